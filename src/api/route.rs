@@ -1,0 +1,89 @@
+//! Every path of the service. No other place spells one.
+
+use crate::core::digest::{ContentHash, GroupHash};
+
+/// Header with the bytes of a file that are stored so far, or with the place where a body continues.
+pub const UPLOAD_OFFSET: &str = "upload-offset";
+/// Header with the length of the whole file.
+pub const UPLOAD_LENGTH: &str = "upload-length";
+/// Header with the name of the request in the server's log.
+pub const REQUEST_ID: &str = "x-request-id";
+/// Header with the element type of a tensor.
+pub const TENSOR_DTYPE: &str = "x-tensor-dtype";
+/// Header with the dimensions of a tensor, as a JSON array.
+pub const TENSOR_SHAPE: &str = "x-tensor-shape";
+/// Media type of a part of an upload.
+pub const PARTIAL_UPLOAD: &str = "application/partial-upload";
+/// Media type of an artifact directory as a tar archive.
+pub const TAR: &str = "application/x-tar";
+
+/// An artifact.
+pub const ARTIFACT: &str = "/v1/artifacts/{content_hash}";
+/// Its header as it was received.
+pub const HEADER: &str = "/v1/artifacts/{content_hash}/header.json";
+/// One of its stored files.
+pub const FILE: &str = "/v1/artifacts/{content_hash}/files/{file}";
+/// One of its parameter groups; the last segment ends in `.safetensors`.
+pub const GROUP: &str = "/v1/artifacts/{content_hash}/groups/{group}";
+/// One of its tensors.
+pub const TENSOR: &str = "/v1/artifacts/{content_hash}/tensors/{name}";
+/// The whole directory as an archive.
+pub const ARCHIVE: &str = "/v1/artifacts/{content_hash}/archive.tar";
+/// Recompute its hashes from the stored bytes.
+pub const VERIFY: &str = "/v1/artifacts/{content_hash}/verify";
+/// Its ancestors and children.
+pub const LINEAGE: &str = "/v1/artifacts/{content_hash}/lineage";
+/// A parameter group by its own hash.
+pub const PARAMS: &str = "/v1/params/{group_hash}";
+/// Upload sessions.
+pub const UPLOADS: &str = "/v1/uploads";
+/// One upload session.
+pub const UPLOAD: &str = "/v1/uploads/{id}";
+/// One file of an upload session.
+pub const UPLOAD_FILE: &str = "/v1/uploads/{id}/files/{file}";
+/// Verify a session and make its artifact visible.
+pub const UPLOAD_FINISH: &str = "/v1/uploads/{id}/finish";
+/// Alive.
+pub const HEALTHZ: &str = "/healthz";
+/// Ready: database and store answer.
+pub const READYZ: &str = "/readyz";
+/// The description of this interface.
+pub const OPENAPI: &str = "/openapi.json";
+/// The description for people.
+pub const DOCS: &str = "/docs";
+
+/// The path of an artifact.
+#[must_use]
+pub fn artifact(hash: ContentHash) -> String {
+    format!("/v1/artifacts/{hash}")
+}
+
+/// The path of an artifact's header.
+#[must_use]
+pub fn header(hash: ContentHash) -> String {
+    format!("/v1/artifacts/{hash}/header.json")
+}
+
+/// The path of a stored file; its name is one of the closed set of weight-file names and needs no escaping.
+#[must_use]
+pub fn file(hash: ContentHash, name: &str) -> String {
+    format!("/v1/artifacts/{hash}/files/{name}")
+}
+
+/// The path of a parameter group.
+#[must_use]
+pub fn group(hash: ContentHash, name: &str) -> String {
+    format!("/v1/artifacts/{hash}/groups/{name}.safetensors")
+}
+
+/// The path of a parameter group by its own hash.
+#[must_use]
+pub fn params(hash: GroupHash) -> String {
+    format!("/v1/params/{hash}")
+}
+
+/// The path of an upload session.
+#[must_use]
+pub fn upload(id: &str) -> String {
+    format!("/v1/uploads/{id}")
+}

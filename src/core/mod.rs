@@ -1,0 +1,24 @@
+//! What cairn knows: formats, hashes and rules. No I/O, no clock, no randomness, no async.
+//!
+//! In reading order: the words ([`digest`], [`error`], [`limits`]), what arrives ([`sniff`], [`safetensors`],
+//! [`checkpoint`], [`tar`]), how it is hashed ([`sha256`], [`recipe`], [`canonical`]) and the machine that
+//! joins them while bytes come in ([`intake`]).
+
+pub mod digest;
+pub mod error;
+pub mod limits;
+
+pub mod json;
+pub mod sniff;
+
+pub mod checkpoint;
+pub mod safetensors;
+pub mod shards;
+pub mod tar;
+
+pub mod canonical;
+pub mod recipe;
+pub mod sha256;
+mod walk;
+
+pub mod intake;
