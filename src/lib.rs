@@ -4,4 +4,6 @@
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 pub mod api;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod core;
