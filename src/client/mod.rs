@@ -1,8 +1,9 @@
-//! The client: reads and verifies artifact directories, and sends them.
+//! The client: reads and verifies artifact directories, sends them and fetches them.
 //!
 //! In reading order: what goes wrong ([`error`]) and what is told meanwhile ([`progress`]); a directory on disk
-//! ([`directory`], on top of `scan`); the server as seen from here ([`server`], `retry`); the operation ([`push`] with
-//! `feed`, `session` and `memory`); `lock` and `offload` serve it.
+//! ([`directory`], on top of `scan`); the server as seen from here ([`server`], `retry`); the two operations
+//! ([`push`] with `feed`, `session` and `memory`; [`pull`] with `download`, `group`, `fetch` and `staging`);
+//! `lock` and `offload` serve both.
 
 pub mod error;
 pub mod progress;
@@ -19,3 +20,10 @@ mod memory;
 mod offload;
 pub mod push;
 mod session;
+
+mod download;
+mod fetch;
+mod group;
+pub mod pull;
+pub mod reference;
+mod staging;
