@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `cairn`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}
