@@ -13,3 +13,9 @@ pub mod service;
 pub mod store;
 #[cfg(feature = "server")]
 pub mod http;
+#[cfg(all(feature = "server", feature = "client"))]
+pub mod cli;
+#[cfg(feature = "server")]
+pub mod config;
+#[cfg(feature = "server")]
+pub mod telemetry;

@@ -1,0 +1,2 @@
+//! cli
+pub mod serve;
