@@ -1,6 +1,7 @@
 //! The registry: what every operation shares.
 
 use std::collections::HashMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -63,7 +64,7 @@ impl Registry {
     pub async fn open(data_dir: &Path, options: Options) -> Result<Arc<Self>, ServiceError> {
         let dir = data_dir.to_owned();
         let (lock, blobs) = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(&dir).map_err(ServiceError::io("make the data directory"))?;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(ServiceError::io("make the data directory"))?;
             let lock = std::fs::File::create(dir.join("lock")).map_err(ServiceError::io("open the lock file"))?;
             lock.try_lock().map_err(|error| ServiceError::Io {
                 doing: "lock the data directory; another server is using it",
@@ -148,10 +149,8 @@ pub(super) fn now_micros() -> i64 {
 /// A name that nobody can guess.
 pub(super) fn random_key() -> Result<BlobKey, ServiceError> {
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|_| ServiceError::Io {
-        doing: "read random bits",
-        source: std::io::ErrorKind::Other.into(),
-    })?;
+    getrandom::fill(&mut bits)
+        .map_err(|_| ServiceError::Io { doing: "read random bits", source: std::io::ErrorKind::Other.into() })?;
     Ok(BlobKey::from_bits(bits))
 }
 

@@ -135,7 +135,8 @@ impl MetaStore {
     /// When the database fails.
     pub async fn claim_upload_file(&self, id: &str, index: usize) -> Result<i64, StoreError> {
         let mut tx = self.begin().await?;
-        let writer = sqlx::query_scalar(sql::CLAIM_UPLOAD_FILE).bind(id).bind(position(index)).fetch_one(&mut *tx).await?;
+        let writer =
+            sqlx::query_scalar(sql::CLAIM_UPLOAD_FILE).bind(id).bind(position(index)).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok(writer)
     }
