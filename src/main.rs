@@ -1,7 +1,5 @@
 //! The program `cairn`.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    cairn::cli::main()
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::core::error::DomainError;
+use crate::core::error::{DomainError, ErrorCode};
 
 /// Media type of a problem document.
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -56,9 +56,21 @@ impl Problem {
             class: code.class().to_owned(),
             message: error.message().to_owned(),
             remediation: error.remediation().to_owned(),
-            fields: error.fields().iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            fields: error.fields().iter().map(|(name, value)| (name.to_string(), value.clone())).collect(),
             invariant: error.violated().map(str::to_owned),
             request_id: None,
+        }
+    }
+
+    /// Reads a refusal back; a code that this version does not know counts as `internal`.
+    #[must_use]
+    pub fn to_error(&self) -> DomainError {
+        let code = ErrorCode::parse(&self.code).unwrap_or(ErrorCode::Internal);
+        let error = DomainError::new(code, self.message.clone()).remedy(self.remediation.clone());
+        let error = self.fields.iter().fold(error, |error, (name, value)| error.field(name.clone(), value.clone()));
+        match &self.invariant {
+            Some(id) => error.invariant(id.clone()),
+            None => error,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn::client::progress::Progress;
+use crate::client::progress::Progress;
 use clap::Args;
 use serde_json::json;
 

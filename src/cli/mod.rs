@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::error::Error;
+use crate::client::progress::Progress;
+use crate::client::server::{DEFAULT_IDLE, DEFAULT_URL, Server};
 use anyhow::Context;
-use cairn::client::error::Error;
-use cairn::client::progress::Progress;
-use cairn::client::server::{DEFAULT_IDLE, DEFAULT_URL, Server};
 use clap::{Args, Parser, Subcommand};
 
 use report::{Failure, Report};
@@ -59,6 +59,13 @@ struct Common {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    #[command(flatten)]
+    Talk(Talk),
+}
+
+/// What answers and ends.
+#[derive(Subcommand)]
+enum Talk {
     Push(push::Push),
     Pull(pull::Pull),
     Verify(verify::Verify),
@@ -96,11 +103,16 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the threads that the program runs on")?;
-    let bar = Arc::new(progress::Shown::new());
     let json = arguments.common.json;
+    let command = match arguments.command {
+        // It has signals of its own: one lets requests in flight finish.
+        Command::Serve(serve) => return Ok(report::served(runtime.block_on(serve.run(json)))),
+        Command::Talk(command) => command,
+    };
+    let bar = Arc::new(progress::Shown::new());
     let outcome = runtime.block_on(async {
         tokio::select! {
-            outcome = dispatch(arguments, Arc::clone(&bar) as Arc<dyn Progress>) => Some(outcome),
+            outcome = dispatch(command, &arguments.common, Arc::clone(&bar) as Arc<dyn Progress>) => Some(outcome),
             _ = tokio::signal::ctrl_c() => None,
         }
     });
@@ -114,14 +126,12 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn dispatch(arguments: Arguments, progress: Arc<dyn Progress>) -> Result<Report, Failure> {
-    let common = &arguments.common;
-    match arguments.command {
-        Command::Serve(command) => command.run().await,
-        Command::Push(command) => command.run(common, &progress).await,
-        Command::Pull(command) => command.run(common, &progress).await,
-        Command::Verify(command) => command.run(progress).await,
-        Command::Hash(command) => command.run(progress).await,
+async fn dispatch(command: Talk, common: &Common, progress: Arc<dyn Progress>) -> Result<Report, Failure> {
+    match command {
+        Talk::Push(command) => command.run(common, &progress).await,
+        Talk::Pull(command) => command.run(common, &progress).await,
+        Talk::Verify(command) => command.run(progress).await,
+        Talk::Hash(command) => command.run(progress).await,
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cairn::client::progress::{Phase, Progress};
+use crate::client::progress::{Phase, Progress};
 use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Where nobody watches a bar, a line is written this often.

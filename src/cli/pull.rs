@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn::client::progress::Progress;
-use cairn::client::pull::pull;
-use cairn::client::reference::Reference;
+use crate::client::progress::Progress;
+use crate::client::pull::pull;
+use crate::client::reference::Reference;
 use clap::Args;
 use indicatif::BinaryBytes;
 use serde_json::json;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn::client::directory::Directory;
-use cairn::client::error::Error;
-use cairn::client::progress::Progress;
-use cairn::client::push::{default_place, push};
-use cairn::core::limits::Limits;
+use crate::client::directory::Directory;
+use crate::client::error::Error;
+use crate::client::progress::Progress;
+use crate::client::push::{default_place, push};
+use crate::core::limits::Limits;
 use clap::Args;
 use indicatif::BinaryBytes;
 use serde_json::json;

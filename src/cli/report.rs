@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use cairn::api::problem::Problem;
-use cairn::client::error::Error;
-use cairn::core::intake::Verified;
+use crate::api::problem::Problem;
+use crate::client::error::Error;
+use crate::core::intake::Verified;
 use serde_json::{Map, Value, json};
 
 /// What a command has found or done.
@@ -69,6 +69,17 @@ pub fn fail(failure: &Failure, json: bool) -> ExitCode {
 pub fn interrupted() -> ExitCode {
     say("interrupted; the same command continues where it stopped");
     ExitCode::from(130)
+}
+
+/// How a server has ended; what it was about to say stands in its log.
+pub fn served(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// A problem in a few aligned lines.

@@ -1,31 +1,101 @@
-//! `cairn serve`: the registry itself.
+//! `cairn serve`
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use cairn::client::error::Error;
+use anyhow::Context;
 use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
-use super::report::{Failure, Report};
+use crate::config::Config;
+use crate::http;
+use crate::service::Registry;
+use crate::telemetry;
 
-/// Run the registry; with no options it listens on 127.0.0.1:8417 and keeps everything in ./cairn-data
-#[derive(Args)]
-#[command(after_help = "Example:\n  cairn serve --data-dir /srv/cairn --listen 0.0.0.0:8417")]
+/// How often expired sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(600);
+
+/// Run the registry.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  cairn serve\n  cairn serve --data-dir /srv/cairn --listen 127.0.0.1:8417")]
 pub struct Serve {
-    /// A configuration file (TOML)
+    /// Configuration file (TOML); see configs/ for commented examples
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where everything is kept
+    /// Directory that holds everything: the database and the files [default: ./cairn-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The address to listen on; port 0 picks a free one
+    /// Address and port; port 0 takes a free one [default: 127.0.0.1:8417]
     #[arg(long, value_name = "ADDR")]
-    listen: Option<String>,
+    listen: Option<SocketAddr>,
 }
 
 impl Serve {
-    /// Runs the command.
-    #[expect(clippy::unused_async, reason = "the server will wait here")]
-    pub async fn run(self) -> Result<Report, Failure> {
-        Err(Error::usage("this build has no server", "Use a build with the server feature.").into())
+    /// Runs until SIGINT or SIGTERM, then lets requests in flight finish.
+    pub async fn run(self, json: bool) -> anyhow::Result<()> {
+        let mut config = Config::load(self.config.as_deref())?;
+        if let Some(dir) = self.data_dir {
+            config.storage.data_dir = dir;
+        }
+        if let Some(listen) = self.listen {
+            config.server.listen = listen;
+        }
+        let config = config.check()?;
+        telemetry::start(&config.log).map_err(|error| anyhow::anyhow!("configuration: log.filter: {error}"))?;
+        let data_dir = &config.storage.data_dir;
+        let registry = Registry::open(data_dir, config.service())
+            .await
+            .with_context(|| format!("open the registry in {}", data_dir.display()))?;
+        // Before anything is taken in: whatever nothing refers to now was left by an earlier process.
+        let leftovers = registry.leftovers().await?;
+        let listener = TcpListener::bind(config.server.listen)
+            .await
+            .with_context(|| format!("listen on {}", config.server.listen))?;
+        let address = listener.local_addr()?;
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        announce(address, &config, json);
+
+        let sweeper = {
+            let registry = registry.clone();
+            tokio::spawn(async move {
+                if let Err(error) = registry.reclaim(leftovers).await {
+                    tracing::error!(?error, "leftovers could not be removed");
+                }
+                let mut ticks = tokio::time::interval(SWEEP);
+                loop {
+                    ticks.tick().await;
+                    if let Err(error) = registry.expire().await {
+                        tracing::error!(?error, "expired sessions could not be removed");
+                    }
+                }
+            })
+        };
+        let shutdown = async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            tracing::info!("shutting down; requests in flight may finish");
+        };
+        http::conn::serve(listener, http::router(registry.clone()), config.connections(), shutdown).await?;
+        sweeper.abort();
+        registry.close().await;
+        Ok(())
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the one line that scripts wait for")]
+fn announce(address: SocketAddr, config: &Config, json: bool) {
+    if json {
+        println!("{}", serde_json::json!({"listening": format!("http://{address}")}));
+    }
+    let data_dir = std::path::absolute(&config.storage.data_dir).unwrap_or_else(|_| config.storage.data_dir.clone());
+    tracing::info!(data_dir = %data_dir.display(), "cairn {} listens on http://{address}", env!("CARGO_PKG_VERSION"));
+    if !json {
+        eprintln!("\n  cairn  http://{address}        push, pull and verify checkpoints");
+        eprintln!("  docs   http://{address}/docs");
+        eprintln!("  data   {}\n", data_dir.display());
     }
 }

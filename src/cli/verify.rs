@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn::client::directory;
-use cairn::client::error::Error;
-use cairn::client::progress::Progress;
-use cairn::core::intake::Verified;
+use crate::client::directory;
+use crate::client::error::Error;
+use crate::client::progress::Progress;
+use crate::core::intake::Verified;
 use clap::Args;
 use indicatif::BinaryBytes;
 use serde_json::json;

@@ -74,6 +74,6 @@ impl Scan {
 
     /// Judges the whole.
     pub(super) fn finish(&mut self, expected: Option<&str>) -> Result<Verified, DomainError> {
-        self.intake.finish(&self.files, expected)
+        self.intake.finish(&self.files.iter().collect::<Vec<_>>(), expected)
     }
 }

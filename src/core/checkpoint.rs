@@ -3,7 +3,7 @@
 //! The version gate comes first, then the fields, then the rules that join them. The header's own bytes are never
 //! hashed into H1 and never written again; whoever stores a header stores it as it was received.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -43,7 +43,7 @@ impl ManifestEntry {
 }
 
 /// Shape of the encoder that the weights belong to; metadata outside every hash, but it must be buildable.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the field names are Lensemble's own")]
 pub struct ModelArch {

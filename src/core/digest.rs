@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::sha256::Sha256;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A string that is not 64 lowercase hexadecimal digits.
@@ -117,6 +118,15 @@ digest! {
     /// H4: the hash of a stored file's bytes.
     BlobDigest
 }
+
+impl BlobDigest {
+    /// The digest of bytes in memory.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes))
+    }
+}
+
 digest! {
     /// The hash of a resolved configuration, which a header carries and nothing here recomputes.
     ConfigHash

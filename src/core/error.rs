@@ -140,8 +140,8 @@ pub struct DomainError {
     code: ErrorCode,
     message: String,
     remediation: Cow<'static, str>,
-    fields: BTreeMap<&'static str, Value>,
-    invariant: Option<&'static str>,
+    fields: BTreeMap<Cow<'static, str>, Value>,
+    invariant: Option<Cow<'static, str>>,
 }
 
 impl DomainError {
@@ -171,8 +171,8 @@ impl DomainError {
 
     /// Adds a carried value, for programs.
     #[must_use]
-    pub fn field(mut self, name: &'static str, value: impl Into<Value>) -> Self {
-        self.fields.insert(name, value.into());
+    pub fn field(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Self {
+        self.fields.insert(name.into(), value.into());
         self
     }
 
@@ -185,8 +185,8 @@ impl DomainError {
 
     /// Names the invariant that was violated.
     #[must_use]
-    pub const fn invariant(mut self, id: &'static str) -> Self {
-        self.invariant = Some(id);
+    pub fn invariant(mut self, id: impl Into<Cow<'static, str>>) -> Self {
+        self.invariant = Some(id.into());
         self
     }
 
@@ -210,14 +210,14 @@ impl DomainError {
 
     /// The carried values.
     #[must_use]
-    pub const fn fields(&self) -> &BTreeMap<&'static str, Value> {
+    pub const fn fields(&self) -> &BTreeMap<Cow<'static, str>, Value> {
         &self.fields
     }
 
     /// The violated invariant, when there is one.
     #[must_use]
-    pub const fn violated(&self) -> Option<&'static str> {
-        self.invariant
+    pub fn violated(&self) -> Option<&str> {
+        self.invariant.as_deref()
     }
 }
 

@@ -93,6 +93,25 @@ impl FileIntake {
         }
     }
 
+    /// Counts bytes that were checked before, after a restart; see [`Decoder::skip`].
+    pub fn skip(&mut self, len: u64) -> bool {
+        match &mut self.body {
+            Body::Weights(decoder) => decoder.skip(len),
+            Body::Index { .. } => len == 0,
+        }
+    }
+
+    /// Starts the file's own digest again; its bytes have to be absorbed anew.
+    pub fn restart_digest(&mut self) {
+        self.hasher = Sha256::new();
+    }
+
+    /// Position of this file in the artifact.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
     /// Hashes bytes into this file's own digest only.
     pub fn hash(&mut self, chunk: &[u8]) {
         self.hasher.update(chunk);
@@ -260,13 +279,16 @@ impl Intake {
             .field("missing", missing.iter().take(20).copied().collect::<Vec<_>>()))
     }
 
-    /// True when a digest that spans files continues inside these bytes.
+    /// Where the digests that span files continue, as far as those places are known.
     #[must_use]
-    pub fn wants(&self, file: usize, offset: u64, len: u64) -> bool {
-        self.walks.iter().any(|walk| {
-            walk.next(&self.places)
-                .is_some_and(|next| next.file == file && next.start >= offset && next.start < offset + len)
-        })
+    pub fn fronts(&self) -> Vec<Extent> {
+        self.walks.iter().filter_map(|walk| walk.next(&self.places)).collect()
+    }
+
+    /// Where the tensors lie; complete once every weight file has been placed.
+    #[must_use]
+    pub fn places(&self) -> &[Option<Extent>] {
+        &self.places
     }
 
     /// Hashes bytes of `file` at `offset` into every digest that continues there, and into the file's own digest when
@@ -316,7 +338,7 @@ impl Intake {
     ///
     /// # Errors
     /// `checkpoint_integrity` when bytes are missing or a hash differs, `artifact_invalid` when tensors are missing.
-    pub fn finish(&mut self, files: &[FileIntake], expected: Option<&str>) -> Result<Verified, DomainError> {
+    pub fn finish(&mut self, files: &[&FileIntake], expected: Option<&str>) -> Result<Verified, DomainError> {
         let mut warnings = Vec::new();
         for (name, file) in self.header.weight_files.iter().zip(files) {
             if let Body::Weights(decoder) = &file.body {

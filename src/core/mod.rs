@@ -19,6 +19,6 @@ pub mod tar;
 pub mod canonical;
 pub mod recipe;
 pub mod sha256;
-mod walk;
+pub mod walk;
 
 pub mod intake;

@@ -16,6 +16,14 @@ pub struct Extent {
     pub len: u64,
 }
 
+impl Extent {
+    /// True when the first byte of this range lies in `start..start + len` of `file`.
+    #[must_use]
+    pub const fn begins_in(&self, file: usize, start: u64, len: u64) -> bool {
+        self.file == file && start <= self.start && self.start < start + len
+    }
+}
+
 /// One step of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {

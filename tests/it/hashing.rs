@@ -212,7 +212,7 @@ fn take_in(artifact: &Artifact, order: &[usize], cuts: &[usize]) -> Verified {
         intake.absorb(extent.file, extent.start, &artifact.files[extent.file].1[start..start + len], None);
         step += 1;
     }
-    intake.finish(&files, Some(&artifact.content_hash)).unwrap()
+    intake.finish(&files.iter().collect::<Vec<_>>(), Some(&artifact.content_hash)).unwrap()
 }
 
 fn check(artifact: &Artifact, verified: &Verified) {

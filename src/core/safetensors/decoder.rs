@@ -73,6 +73,17 @@ impl Decoder {
         Ok(completed)
     }
 
+    /// Counts element bytes that were checked before, after a restart. Only what lies behind the header can be skipped;
+    /// false when that is not so.
+    pub fn skip(&mut self, len: u64) -> bool {
+        let State::Body { container } = &self.state else { return len == 0 };
+        let fits = self.seen.checked_add(len).is_some_and(|seen| seen <= container.file_len);
+        if fits {
+            self.seen += len;
+        }
+        fits
+    }
+
     /// The header of the complete file.
     ///
     /// # Errors

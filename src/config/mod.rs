@@ -1,0 +1,275 @@
+//! Configuration: one struct for each concern, read from a TOML file, then `CAIRN_SECTION__KEY` variables, then flags.
+//!
+//! Unknown keys and bad values stop the start. Nothing below this layer knows where a value came from.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use figment::Figment;
+use figment::providers::{Env, Format, Serialized, Toml};
+use serde::{Deserialize, Serialize};
+
+use crate::core::limits::Limits;
+use crate::http::conn;
+use crate::service;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The listener.
+    pub server: Server,
+    /// Where things are kept.
+    pub storage: Storage,
+    /// Uploads.
+    pub upload: Upload,
+    /// Limits of what is taken in.
+    pub limits: Limit,
+    /// The log.
+    pub log: Log,
+}
+
+/// The listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// Address and port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Listen on an address that other machines reach, although nothing asks who they are.
+    pub allow_unauthenticated: bool,
+    /// Seconds that a connection may be idle between requests.
+    pub keep_alive_seconds: u64,
+    /// Seconds that a client may take nothing of an answer.
+    pub write_idle_seconds: u64,
+    /// Seconds that requests in flight get at shutdown.
+    pub shutdown_grace_seconds: u64,
+}
+
+/// Where things are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Storage {
+    /// One directory with the database and the files.
+    pub data_dir: PathBuf,
+}
+
+/// Uploads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Upload {
+    /// Hours that a session can be continued after its last stored byte.
+    pub session_hours: u64,
+    /// Seconds that a body may stand still.
+    pub body_idle_seconds: u64,
+    /// Bytes after which progress is saved while a body flows; what a crash can cost at most.
+    pub checkpoint_bytes: u64,
+}
+
+/// Limits of what is taken in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limit {
+    /// Bytes of `header.json`.
+    pub header_bytes: u64,
+    /// Bytes of a safetensors header.
+    pub container_header_bytes: u64,
+    /// Tensors of one checkpoint.
+    pub tensors: usize,
+    /// Bytes of one stored file.
+    pub file_bytes: u64,
+    /// Bytes of all weight files of one checkpoint.
+    pub artifact_bytes: u64,
+}
+
+/// The log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// `text` for people, `json` for programs.
+    pub format: LogFormat,
+    /// What is logged, as `tracing` filters are written.
+    pub filter: String,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: one object a line.
+    Json,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8417)),
+            allow_unauthenticated: false,
+            keep_alive_seconds: 60,
+            write_idle_seconds: 60,
+            shutdown_grace_seconds: 30,
+        }
+    }
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self { data_dir: PathBuf::from("cairn-data") }
+    }
+}
+
+impl Default for Upload {
+    fn default() -> Self {
+        Self { session_hours: 24, body_idle_seconds: 60, checkpoint_bytes: 64 << 20 }
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        let Limits { header_bytes, container_header_bytes, tensors, file_bytes, artifact_bytes, .. } = Limits::DEFAULT;
+        Self { header_bytes, container_header_bytes, tensors, file_bytes, artifact_bytes }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, filter: "info".to_owned() }
+    }
+}
+
+/// Why a configuration is not usable: the key, its value and what was expected.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A key is unknown or a value has the wrong type.
+    #[error("configuration: {0}")]
+    Unreadable(Box<figment::Error>),
+    /// A value is out of bounds.
+    #[error("configuration: {key} is {value}; expected {expected}")]
+    Value {
+        /// The key with its section.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+}
+
+impl Config {
+    /// Reads the configuration; `file` if one is given, then the environment.
+    ///
+    /// # Errors
+    /// When the file is missing, a key is unknown or a value is out of bounds.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let mut figment = Figment::from(Serialized::defaults(Self::default()));
+        if let Some(file) = file {
+            figment = figment.merge(Toml::file_exact(file));
+        }
+        // CAIRN_SERVER and CAIRN_TOKEN belong to the client; sections are separated by two underscores.
+        let environment = Env::prefixed("CAIRN_").filter(|key| key.as_str().contains("__")).split("__");
+        figment.merge(environment).extract::<Self>().map_err(|error| ConfigError::Unreadable(Box::new(error)))?.check()
+    }
+
+    /// A configuration for tests: a free port on this machine.
+    #[must_use]
+    pub fn for_testing(data_dir: &Path) -> Self {
+        let mut config = Self::default();
+        config.server.listen.set_port(0);
+        data_dir.clone_into(&mut config.storage.data_dir);
+        config
+    }
+
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// When a value is out of bounds.
+    pub fn check(self) -> Result<Self, ConfigError> {
+        const HARD_HEADER_LIMIT: u64 = 100_000_000;
+        let positive = [
+            ("server.keep_alive_seconds", self.server.keep_alive_seconds),
+            ("server.write_idle_seconds", self.server.write_idle_seconds),
+            ("upload.session_hours", self.upload.session_hours),
+            ("upload.body_idle_seconds", self.upload.body_idle_seconds),
+            ("limits.header_bytes", self.limits.header_bytes),
+            ("limits.file_bytes", self.limits.file_bytes),
+            ("limits.artifact_bytes", self.limits.artifact_bytes),
+        ];
+        for (key, value) in positive {
+            if value == 0 {
+                return Err(ConfigError::Value { key, value: "0".to_owned(), expected: "a number above 0" });
+            }
+        }
+        if self.upload.checkpoint_bytes < 1 << 20 {
+            return Err(ConfigError::Value {
+                key: "upload.checkpoint_bytes",
+                value: self.upload.checkpoint_bytes.to_string(),
+                expected: "at least 1048576",
+            });
+        }
+        if !(2..=HARD_HEADER_LIMIT).contains(&self.limits.container_header_bytes) {
+            return Err(ConfigError::Value {
+                key: "limits.container_header_bytes",
+                value: self.limits.container_header_bytes.to_string(),
+                expected: "2 to 100000000, the limit of the safetensors format",
+            });
+        }
+        if !self.server.listen.ip().is_loopback() && !self.server.allow_unauthenticated {
+            return Err(ConfigError::Value {
+                key: "server.listen",
+                value: self.server.listen.to_string(),
+                expected: "a loopback address, because anybody who reaches the server may read and write; set \
+                    server.allow_unauthenticated = true where something in front of it asks who they are",
+            });
+        }
+        Ok(self)
+    }
+
+    /// What the registry needs of it.
+    #[must_use]
+    pub fn service(&self) -> service::Options {
+        let Limit { header_bytes, container_header_bytes, tensors, file_bytes, artifact_bytes } = self.limits;
+        service::Options {
+            limits: Limits {
+                header_bytes,
+                container_header_bytes,
+                tensors,
+                file_bytes,
+                artifact_bytes,
+                ..Limits::DEFAULT
+            },
+            session_lifetime: Duration::from_secs(self.upload.session_hours.saturating_mul(3600)),
+            body_idle: Duration::from_secs(self.upload.body_idle_seconds),
+            checkpoint_bytes: self.upload.checkpoint_bytes,
+        }
+    }
+
+    /// What the listener needs of it.
+    #[must_use]
+    pub fn connections(&self) -> conn::Options {
+        conn::Options {
+            head: Duration::from_secs(self.server.keep_alive_seconds),
+            stall: Duration::from_secs(self.server.write_idle_seconds),
+            grace: Duration::from_secs(self.server.shutdown_grace_seconds),
+            ..conn::Options::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_right_stops_the_start_and_names_its_key() {
+        let mut config = Config::default();
+        config.server.listen = SocketAddr::from(([0, 0, 0, 0], 8417));
+        let refused = config.clone().check().unwrap_err().to_string();
+        assert!(refused.contains("server.listen is 0.0.0.0:8417"), "{refused}");
+        config.server.allow_unauthenticated = true;
+        assert_eq!(config.clone().check().unwrap(), config);
+        config.upload.checkpoint_bytes = 5;
+        assert!(config.check().unwrap_err().to_string().contains("upload.checkpoint_bytes is 5"));
+    }
+}

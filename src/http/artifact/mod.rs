@@ -1,0 +1,12 @@
+//! Artifacts: take in whole, describe, verify, and give out their bytes.
+
+pub mod archive;
+pub mod file;
+pub mod get;
+pub mod group;
+pub mod header;
+pub mod lineage;
+pub mod params;
+pub mod put;
+pub mod tensor;
+pub mod verify;

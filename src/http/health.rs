@@ -1,0 +1,39 @@
+//! `GET /healthz` and `GET /readyz`
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::api::route;
+use crate::core::error::{DomainError, ErrorCode};
+use crate::http::problem::Failure;
+use crate::service::Registry;
+
+/// Alive
+///
+/// Answers as long as the process does.
+#[utoipa::path(get, path = route::HEALTHZ, tag = "operation", operation_id = "get_health",
+    responses((status = 200, description = "Alive")))]
+pub async fn get_health() -> impl IntoResponse {
+    ([(header::CACHE_CONTROL, "no-store")], Json(json!({"status": "alive", "version": env!("CARGO_PKG_VERSION")})))
+}
+
+/// Ready
+///
+/// Answers 200 when the database and the store do.
+#[utoipa::path(get, path = route::READYZ, tag = "operation", operation_id = "get_ready",
+    responses((status = 200, description = "Ready"), (status = 503, description = "Not ready")))]
+pub async fn get_ready(State(registry): State<Arc<Registry>>) -> Response {
+    match registry.ready().await {
+        Ok(()) => ([(header::CACHE_CONTROL, "no-store")], Json(json!({"status": "ready"}))).into_response(),
+        Err(error) => {
+            tracing::error!(?error, "not ready");
+            let error = DomainError::new(ErrorCode::RegistryUnavailable, "the database or the store does not answer");
+            (StatusCode::SERVICE_UNAVAILABLE, Failure::from(error)).into_response()
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! HTTP: translation between requests and what the registry does, and nothing else.
+//!
+//! Reading order: [`router`] (every route), one file for each endpoint under [`artifact`] and [`upload`],
+//! [`problem`] (the one way in which a refusal becomes an answer), [`bytes`] (the one way in which bytes do),
+//! [`conn`] (sockets).
+
+pub mod artifact;
+pub mod bytes;
+pub mod conn;
+pub mod docs;
+pub mod extract;
+pub mod health;
+pub mod layer;
+pub mod openapi;
+pub mod problem;
+pub mod router;
+pub mod upload;
+
+pub use router::router;

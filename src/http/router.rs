@@ -1,0 +1,54 @@
+//! Every route. Bodies have idle timeouts where they are read, and no limit in front of them.
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn;
+use axum::{Router, routing};
+use utoipa::OpenApi as _;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::openapi::Document;
+use super::{artifact, docs, health, layer, problem, upload};
+use crate::service::Registry;
+
+fn described() -> OpenApiRouter<Arc<Registry>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(artifact::put::put_artifact, artifact::get::get_artifact))
+        .routes(routes!(artifact::header::get_header))
+        .routes(routes!(artifact::file::get_file))
+        .routes(routes!(artifact::group::get_group))
+        .routes(routes!(artifact::tensor::get_tensor))
+        .routes(routes!(artifact::archive::get_archive))
+        .routes(routes!(artifact::verify::verify_artifact))
+        .routes(routes!(artifact::lineage::get_lineage))
+        .routes(routes!(artifact::params::get_params))
+        .routes(routes!(upload::create::create_upload))
+        .routes(routes!(upload::get::get_upload, upload::abort::abort_upload))
+        .routes(routes!(upload::file::head_upload_file, upload::append::append_upload_file))
+        .routes(routes!(upload::finish::finish_upload))
+        .routes(routes!(health::get_health))
+        .routes(routes!(health::get_ready))
+}
+
+/// The description of the interface.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    described().into_openapi()
+}
+
+/// The service.
+pub fn router(registry: Arc<Registry>) -> Router {
+    let (routes, document) = described().split_for_parts();
+    routes
+        .merge(docs::routes(document))
+        .fallback(routing::any(problem::unknown_path))
+        .method_not_allowed_fallback(problem::unknown_method)
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn(problem::write_problems))
+        .layer(from_fn(layer::trace))
+        .layer(from_fn(layer::request_id))
+        .with_state(registry)
+}

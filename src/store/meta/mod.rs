@@ -1,0 +1,12 @@
+//! Rows. Reading order: [`backend`] (connections and transactions), [`sql`] (every statement), then one file for each
+//! aggregate: [`artifact`], [`upload`], [`audit`].
+
+pub mod artifact;
+pub mod audit;
+pub mod backend;
+pub mod error;
+pub mod sql;
+pub mod upload;
+
+pub use backend::MetaStore;
+pub use error::StoreError;

@@ -1,0 +1,216 @@
+//! Upload sessions and how far each of their files has come.
+
+use sqlx::{Sqlite, Transaction};
+
+use super::artifact::{corrupt, count, signed};
+use super::backend::MetaStore;
+use super::error::StoreError;
+use super::sql;
+use crate::core::digest::ContentHash;
+
+/// A session as it lies in the database.
+#[derive(Clone, Debug)]
+pub struct UploadRow {
+    /// H1 that the header claims.
+    pub content_hash: ContentHash,
+    /// `header.json` as it was received.
+    pub header: Vec<u8>,
+    /// `open`, `finished`, `refused` or `aborted`.
+    pub state: String,
+    /// The refusal as a problem document.
+    pub problem: Option<String>,
+    /// Saved digests that span files.
+    pub walks: Option<Vec<u8>>,
+    /// Microseconds since 1970.
+    pub created_at: i64,
+    /// Microseconds since 1970.
+    pub expires_at: i64,
+    /// The files, by position.
+    pub files: Vec<UploadFileRow>,
+}
+
+/// A file of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadFileRow {
+    /// Its position in the artifact.
+    pub position: usize,
+    /// Where its bytes lie, once there are any.
+    pub key: Option<String>,
+    /// Durable bytes.
+    pub stored: u64,
+    /// Length of the whole file, when known.
+    pub length: Option<u64>,
+    /// Saved state of the file's own digest.
+    pub digest_state: Option<Vec<u8>>,
+}
+
+/// Progress of one file, to be saved together with the digests that span files.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Position of the file.
+    pub position: usize,
+    /// The writer that saves; an older one is refused.
+    pub writer: i64,
+    /// Where the bytes lie; `None` after a refusal, when they are gone.
+    pub key: Option<String>,
+    /// Durable bytes.
+    pub stored: u64,
+    /// Length of the whole file, when known.
+    pub length: Option<u64>,
+    /// State of the file's own digest after `stored` bytes.
+    pub digest_state: Option<Vec<u8>>,
+    /// States of the digests that span files.
+    pub walks: Vec<u8>,
+    /// Until when the session can be continued.
+    pub expires_at: i64,
+}
+
+/// The columns of [`sql::UPLOAD`].
+type UploadColumns = (String, Vec<u8>, String, Option<String>, Option<Vec<u8>>, i64, i64);
+
+fn position(index: usize) -> i64 {
+    signed(index as u64)
+}
+
+impl MetaStore {
+    /// Opens a session with `files` files.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn create_upload(
+        &self,
+        id: &str,
+        content_hash: ContentHash,
+        header: &[u8],
+        files: usize,
+        (created_at, expires_at): (i64, i64),
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin().await?;
+        sqlx::query(sql::INSERT_UPLOAD)
+            .bind(id)
+            .bind(content_hash.to_string())
+            .bind(header)
+            .bind(created_at)
+            .bind(expires_at)
+            .execute(&mut *tx)
+            .await?;
+        for index in 0..files {
+            sqlx::query(sql::INSERT_UPLOAD_FILE).bind(id).bind(position(index)).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Reads a session.
+    ///
+    /// # Errors
+    /// When the database fails or a row is unreadable.
+    pub async fn upload(&self, id: &str) -> Result<Option<UploadRow>, StoreError> {
+        let mut tx = self.read().begin().await?;
+        let Some(row) = sqlx::query_as::<_, UploadColumns>(sql::UPLOAD).bind(id).fetch_optional(&mut *tx).await? else {
+            return Ok(None);
+        };
+        let files: Vec<(i64, Option<String>, i64, Option<i64>, Option<Vec<u8>>, i64)> =
+            sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?;
+        let (content_hash, header, state, problem, walks, created_at, expires_at) = row;
+        let files = files
+            .into_iter()
+            .map(|(index, key, stored, length, digest_state, _)| {
+                Ok(UploadFileRow {
+                    position: usize::try_from(index).map_err(|_| corrupt("upload_files", "position"))?,
+                    key,
+                    stored: count(stored, "upload_files", "stored")?,
+                    length: length.map(|length| count(length, "upload_files", "length")).transpose()?,
+                    digest_state,
+                })
+            })
+            .collect::<Result<_, StoreError>>()?;
+        let content_hash = content_hash.parse().map_err(|_| corrupt("uploads", "content_hash"))?;
+        Ok(Some(UploadRow { content_hash, header, state, problem, walks, created_at, expires_at, files }))
+    }
+
+    /// Becomes the newest writer of a file; every older one can save no more.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn claim_upload_file(&self, id: &str, index: usize) -> Result<i64, StoreError> {
+        let mut tx = self.begin().await?;
+        let writer =
+            sqlx::query_scalar(sql::CLAIM_UPLOAD_FILE).bind(id).bind(position(index)).fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(writer)
+    }
+
+    /// Saves how far a file has come. False when a newer writer has taken over or the session is over; then nothing
+    /// was saved.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn save_progress(&self, id: &str, progress: &Progress) -> Result<bool, StoreError> {
+        let mut tx = self.begin().await?;
+        let file = sqlx::query(sql::SAVE_UPLOAD_FILE)
+            .bind(id)
+            .bind(position(progress.position))
+            .bind(progress.writer)
+            .bind(&progress.key)
+            .bind(signed(progress.stored))
+            .bind(progress.length.map(signed))
+            .bind(&progress.digest_state)
+            .execute(&mut *tx)
+            .await?;
+        let session = sqlx::query(sql::SAVE_UPLOAD_WALKS)
+            .bind(id)
+            .bind(&progress.walks)
+            .bind(progress.expires_at)
+            .execute(&mut *tx)
+            .await?;
+        if file.rows_affected() != 1 || session.rows_affected() != 1 {
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Ends an open session as `refused` or `aborted`; the keys of what it had stored. Empty when it was over already.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn close_upload(&self, id: &str, state: &str, problem: Option<&str>) -> Result<Vec<String>, StoreError> {
+        let mut tx = self.begin().await?;
+        let keys = close(&mut tx, id, state, problem).await?;
+        tx.commit().await?;
+        Ok(keys)
+    }
+
+    /// Drops sessions that expired before `now`, a hundred at most; the keys of what they had stored.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn expire_uploads(&self, now: i64) -> Result<Vec<(String, Vec<String>)>, StoreError> {
+        let ids: Vec<String> = sqlx::query_scalar(sql::EXPIRED_UPLOADS).bind(now).fetch_all(self.read()).await?;
+        let mut expired = Vec::with_capacity(ids.len());
+        for id in ids {
+            let mut tx = self.begin().await?;
+            let keys = sqlx::query_scalar(sql::UPLOAD_KEYS).bind(&id).fetch_all(&mut *tx).await?;
+            sqlx::query(sql::DELETE_UPLOAD).bind(&id).execute(&mut *tx).await?;
+            tx.commit().await?;
+            expired.push((id, keys));
+        }
+        Ok(expired)
+    }
+}
+
+async fn close(
+    tx: &mut Transaction<'static, Sqlite>,
+    id: &str,
+    state: &str,
+    problem: Option<&str>,
+) -> Result<Vec<String>, StoreError> {
+    let closed = sqlx::query(sql::CLOSE_UPLOAD).bind(id).bind(state).bind(problem).execute(&mut **tx).await?;
+    if closed.rows_affected() == 0 {
+        return Ok(Vec::new());
+    }
+    let keys = sqlx::query_scalar(sql::UPLOAD_KEYS).bind(id).fetch_all(&mut **tx).await?;
+    sqlx::query(sql::CLEAR_UPLOAD_FILES).bind(id).execute(&mut **tx).await?;
+    Ok(keys)
+}
