@@ -14,7 +14,7 @@ fn reference(data: &[u8]) -> [u8; 32] {
 }
 
 fn hex(digest: [u8; 32]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::core::digest::to_hex(&digest)
 }
 
 /// Bytes in which a block out of place shows.

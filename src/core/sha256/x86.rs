@@ -2,6 +2,7 @@
 //!
 //! One stream is a chain of 32 `sha256rnds2` per block, each waiting for the one before; the CPU can start the next
 //! in half the time one takes. So the lanes stand side by side in every step.
+#![expect(clippy::needless_range_loop, clippy::needless_pass_by_value, reason = "lanes and words are numbered")]
 #![expect(unsafe_code, reason = "vector loads and stores, and calls that need CPU features checked at run time")]
 
 use super::{BLOCK, ROUND_CONSTANTS, Run};
@@ -22,6 +23,7 @@ impl ShaNi {
     }
 
     /// Compresses all runs; they must be equally long.
+    #[expect(clippy::unused_self, reason = "whoever has a `self` may call this")]
     pub(super) fn compress<const N: usize>(self, runs: [Run<'_>; N]) {
         // SAFETY: `self` exists only if `detect` found all three features.
         unsafe { compress(runs) }
