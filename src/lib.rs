@@ -6,15 +6,15 @@
 pub mod api;
 pub mod core;
 
-#[cfg(feature = "server")]
-pub mod service;
-#[cfg(feature = "server")]
-pub mod store;
-#[cfg(feature = "server")]
-pub mod http;
 #[cfg(feature = "program")]
 pub mod cli;
 #[cfg(feature = "server")]
 pub mod config;
+#[cfg(feature = "server")]
+pub mod http;
+#[cfg(feature = "server")]
+pub mod service;
+#[cfg(feature = "server")]
+pub mod store;
 #[cfg(feature = "server")]
 pub mod telemetry;

@@ -1,11 +1,20 @@
 //! The program.
 use clap::Parser;
 #[derive(Parser)]
-struct Cli { #[command(subcommand)] command: Command, #[arg(long, global = true)] json: bool }
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[arg(long, global = true)]
+    json: bool,
+}
 #[derive(clap::Subcommand)]
-enum Command { Serve(cairn::cli::serve::Serve) }
+enum Command {
+    Serve(cairn::cli::serve::Serve),
+}
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    match cli.command { Command::Serve(serve) => serve.run(cli.json).await }
+    match cli.command {
+        Command::Serve(serve) => serve.run(cli.json).await,
+    }
 }

@@ -34,7 +34,8 @@ pub fn answer(
     }
     let (start, len) = match part(fetched.len, &tag, request) {
         Wanted::Unsatisfiable => {
-            let error = DomainError::new(ErrorCode::RegistryRange, format!("the range lies outside of {} bytes", fetched.len));
+            let error =
+                DomainError::new(ErrorCode::RegistryRange, format!("the range lies outside of {} bytes", fetched.len));
             return Err(error.field("complete_length", fetched.len).into());
         }
         Wanted::Whole => (0, fetched.len),

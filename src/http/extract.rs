@@ -51,7 +51,8 @@ pub fn bad_parameter(key: &'static str, message: &str) -> DomainError {
 /// 404: what is not a hash names nothing here.
 pub fn hash<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
     text.parse().map_err(|_| {
-        let error = DomainError::new(ErrorCode::RegistryNotFound, "the path does not hold 64 lowercase hexadecimal digits");
+        let error =
+            DomainError::new(ErrorCode::RegistryNotFound, "the path does not hold 64 lowercase hexadecimal digits");
         error.remedy("Write the hash as 64 lowercase hexadecimal digits, without a prefix.").into()
     })
 }

@@ -299,7 +299,11 @@ impl Registry {
     }
 
     /// Where the tensors lie, and the open files, both in the artifact's order.
-    async fn layout(&self, hash: ContentHash, known: &Known) -> Result<(Arc<Layout>, Vec<Arc<OpenBlob>>), ServiceError> {
+    async fn layout(
+        &self,
+        hash: ContentHash,
+        known: &Known,
+    ) -> Result<(Arc<Layout>, Vec<Arc<OpenBlob>>), ServiceError> {
         let mut blobs = Vec::with_capacity(known.row.files.len());
         for file in &known.row.files {
             blobs.push(self.open_blob(hash, file).await?);
@@ -317,7 +321,8 @@ impl Registry {
             for (index, file) in files.iter().enumerate().take(header.weight_files.len()) {
                 let mut head = FileIntake::new(&header, index, None, &limits);
                 while head.container().is_none() {
-                    let read = file.read_at(&mut buffer, head.seen()).map_err(ServiceError::io("read a stored file"))?;
+                    let read =
+                        file.read_at(&mut buffer, head.seen()).map_err(ServiceError::io("read a stored file"))?;
                     if read == 0 {
                         return Err(ServiceError::Damaged(DomainError::integrity("a stored file has no header")));
                     }
@@ -392,7 +397,11 @@ impl Registry {
 }
 
 /// The open file, and whether its bytes had to be hashed for that. Blocks.
-fn open_verified(opened: &io::Result<File>, expected: BlobDigest, row: &BlobRow) -> Result<(OpenBlob, bool), DomainError> {
+fn open_verified(
+    opened: &io::Result<File>,
+    expected: BlobDigest,
+    row: &BlobRow,
+) -> Result<(OpenBlob, bool), DomainError> {
     let damaged = |message: &str| {
         DomainError::integrity(format!("a stored file {message}"))
             .field("expected_hash", expected.to_string())

@@ -85,11 +85,9 @@ impl Registry {
     /// The answer of an earlier finish, if that is why the session is over.
     async fn finished_before(&self, id: &str, error: ServiceError) -> Result<Finished, ServiceError> {
         match self.meta.upload(id).await? {
-            Some(row) if row.state == "finished" => Ok(Finished {
-                artifact: self.artifact(row.content_hash).await?,
-                created: false,
-                warnings: Vec::new(),
-            }),
+            Some(row) if row.state == "finished" => {
+                Ok(Finished { artifact: self.artifact(row.content_hash).await?, created: false, warnings: Vec::new() })
+            }
             _ => Err(error),
         }
     }
@@ -166,8 +164,10 @@ impl Registry {
 /// Refuses while files are missing or incomplete, and says which; nothing is lost by that.
 pub(super) fn check_complete(session: &Session, slots: &Slots) -> Result<(), ServiceError> {
     let weights = session.header.weight_files.len();
-    let missing: Vec<&str> =
-        (0..weights).filter(|position| slots[*position].staged.is_none()).map(|position| session.name(position)).collect();
+    let missing: Vec<&str> = (0..weights)
+        .filter(|position| slots[*position].staged.is_none())
+        .map(|position| session.name(position))
+        .collect();
     if !missing.is_empty() {
         return Err(DomainError::integrity(format!("{} of {weights} weight files have not arrived", missing.len()))
             .field("missing", missing)
@@ -204,8 +204,7 @@ pub(super) fn judge(session: &Session, slots: &mut Slots) -> Result<(Verified, V
         read += take as u64;
         session.read_back.send_replace(Some(read));
     }
-    let files: Vec<&FileIntake> =
-        slots.iter().filter(|slot| slot.staged.is_some()).map(|slot| &slot.intake).collect();
+    let files: Vec<&FileIntake> = slots.iter().filter(|slot| slot.staged.is_some()).map(|slot| &slot.intake).collect();
     let verified = intake.finish(&files, None)?;
     drop(intake);
     let blobs = slots

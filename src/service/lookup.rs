@@ -6,9 +6,7 @@ use quick_cache::sync::Cache;
 
 use super::error::ServiceError;
 use super::registry::{Registry, rfc3339};
-use crate::api::artifact::{
-    Artifact, File, Group, HeaderView, Lineage, LineageEntry, ParamRef, Verification,
-};
+use crate::api::artifact::{Artifact, File, Group, HeaderView, Lineage, LineageEntry, ParamRef, Verification};
 use crate::api::route;
 use crate::core::checkpoint::{Header, NEWEST_SCHEMA};
 use crate::core::digest::ContentHash;

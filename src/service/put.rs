@@ -135,9 +135,7 @@ impl Unpacker {
                 self.stage = Stage::Header { text: Vec::new(), size };
                 if size == 0 { self.data(&[]) } else { Ok(()) }
             }
-            Stage::Start => {
-                Err(DomainError::invalid("header.json is not the first file of the archive").into())
-            }
+            Stage::Start => Err(DomainError::invalid("header.json is not the first file of the archive").into()),
             Stage::Header { .. } => Err(DomainError::invalid("header.json is empty").into()),
             Stage::Files { session, slots, current } => {
                 let Some(position) = session.position(name) else {

@@ -148,10 +148,8 @@ pub(super) fn now_micros() -> i64 {
 /// A name that nobody can guess.
 pub(super) fn random_key() -> Result<BlobKey, ServiceError> {
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|_| ServiceError::Io {
-        doing: "read random bits",
-        source: std::io::ErrorKind::Other.into(),
-    })?;
+    getrandom::fill(&mut bits)
+        .map_err(|_| ServiceError::Io { doing: "read random bits", source: std::io::ErrorKind::Other.into() })?;
     Ok(BlobKey::from_bits(bits))
 }
 

@@ -17,7 +17,7 @@ use crate::core::recipe::Extent;
 use crate::core::sha256::Sha256;
 use crate::core::shards;
 use crate::core::walk::WalkState;
-use crate::store::blob::{BlobKey, LocalBlobs, Stamp, StagedBlob};
+use crate::store::blob::{BlobKey, LocalBlobs, StagedBlob, Stamp};
 use crate::store::meta::upload::UploadRow;
 
 /// Bytes that are read back at a time.
@@ -144,7 +144,8 @@ impl Session {
     /// Computes a file's own digest from its stored bytes, and with the same reading whatever else continues there.
     /// After a crash, or when somebody has touched the file, nothing that was remembered of its bytes is believed.
     fn rehash(&self, position: usize) -> Result<(), ServiceError> {
-        let mut slot = self.slots[position].try_lock().map_err(|_| ServiceError::Cut("the session is busy".to_owned()))?;
+        let mut slot =
+            self.slots[position].try_lock().map_err(|_| ServiceError::Cut("the session is busy".to_owned()))?;
         let Slot { intake, staged: Some(staged), .. } = &mut *slot else { return Ok(()) };
         intake.restart_digest();
         let mut buffer = vec![0; READ_BACK];

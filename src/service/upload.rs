@@ -126,10 +126,7 @@ impl Registry {
             .or_else(|| (name == shards::INDEX).then_some(weights.len()))
             .ok_or_else(|| ServiceError::not_found("a file of this name"))?;
         let file = row.files.iter().find(|file| file.position == position);
-        Ok(FileState {
-            offset: file.map_or(0, |file| file.stored),
-            length: file.and_then(|file| file.length),
-        })
+        Ok(FileState { offset: file.map_or(0, |file| file.stored), length: file.and_then(|file| file.length) })
     }
 
     /// The session in memory, loaded if it is not there.
@@ -197,7 +194,9 @@ impl Registry {
                 ErrorCode::RegistryUploadOffset,
                 format!("{stored} bytes of the file are stored; the body begins at {}", append.offset),
             );
-            return Err(ServiceError::Conflict(error.field("upload_offset", stored).field("got_offset", append.offset)));
+            return Err(ServiceError::Conflict(
+                error.field("upload_offset", stored).field("got_offset", append.offset),
+            ));
         }
         if let Some(length) = append.length {
             let known = slot.intake.expected_len().or(slot.declared);
@@ -286,7 +285,8 @@ fn state_of(row: &UploadRow) -> UploadState {
 /// Refuses a session that is over; a refused one gives its reason again.
 pub(super) fn check_open(row: &UploadRow) -> Result<(), ServiceError> {
     let over = |message: &str| {
-        let error = DomainError::new(ErrorCode::RegistryUploadState, message.to_owned()).field("state", row.state.clone());
+        let error =
+            DomainError::new(ErrorCode::RegistryUploadState, message.to_owned()).field("state", row.state.clone());
         Err(ServiceError::Conflict(error))
     };
     match state_of(row) {

@@ -29,7 +29,8 @@ fn fresh() -> String {
 /// Takes the client's `X-Request-Id` if it is harmless, else makes one; gives it back in the answer.
 pub async fn request_id(mut request: Request, next: Next) -> Response {
     let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|text| {
-        (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     });
     let id = given.map_or_else(fresh, str::to_owned);
     request.extensions_mut().insert(RequestId(id.clone()));

@@ -6,4 +6,4 @@ pub mod key;
 pub mod local;
 
 pub use key::BlobKey;
-pub use local::{LocalBlobs, Stamp, StagedBlob};
+pub use local::{LocalBlobs, StagedBlob, Stamp};

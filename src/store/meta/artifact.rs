@@ -148,7 +148,8 @@ impl MetaStore {
     pub async fn artifact(&self, hash: ContentHash) -> Result<Option<ArtifactRow>, StoreError> {
         let hash = hash.to_string();
         let mut tx = self.read().begin().await?;
-        let Some(row) = sqlx::query_as::<_, ArtifactColumns>(sql::ARTIFACT).bind(&hash).fetch_optional(&mut *tx).await?
+        let Some(row) =
+            sqlx::query_as::<_, ArtifactColumns>(sql::ARTIFACT).bind(&hash).fetch_optional(&mut *tx).await?
         else {
             return Ok(None);
         };
@@ -156,7 +157,8 @@ impl MetaStore {
             sqlx::query_as(sql::ARTIFACT_FILES).bind(&hash).fetch_all(&mut *tx).await?;
         let groups: Vec<(String, String, i64, i64)> =
             sqlx::query_as(sql::ARTIFACT_GROUPS).bind(&hash).fetch_all(&mut *tx).await?;
-        let (header_digest, header_len, schema, round, parent, config_hash, tensors, size, received, verified, how) = row;
+        let (header_digest, header_len, schema, round, parent, config_hash, tensors, size, received, verified, how) =
+            row;
         Ok(Some(ArtifactRow {
             header_digest: header_digest.parse().map_err(|_| corrupt("artifacts", "header_digest"))?,
             header_len: count(header_len, "artifacts", "header")?,
@@ -178,7 +180,12 @@ impl MetaStore {
                     Ok(FileRow {
                         name,
                         digest: digest.parse().map_err(|_| corrupt("artifact_files", "digest"))?,
-                        blob: BlobRow { key, size: count(size, "blobs", "size")?, stamp, damaged: damaged_at.is_some() },
+                        blob: BlobRow {
+                            key,
+                            size: count(size, "blobs", "size")?,
+                            stamp,
+                            damaged: damaged_at.is_some(),
+                        },
                     })
                 })
                 .collect::<Result<_, StoreError>>()?,

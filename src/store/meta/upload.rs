@@ -113,8 +113,7 @@ impl MetaStore {
         let Some(row) = sqlx::query_as::<_, UploadColumns>(sql::UPLOAD).bind(id).fetch_optional(&mut *tx).await? else {
             return Ok(None);
         };
-        let files: Vec<FileColumns> =
-            sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?;
+        let files: Vec<FileColumns> = sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?;
         let (content_hash, header, state, problem, walks, created_at, expires_at) = row;
         let files = files
             .into_iter()
@@ -138,7 +137,8 @@ impl MetaStore {
     /// When the database fails.
     pub async fn claim_upload_file(&self, id: &str, index: usize) -> Result<i64, StoreError> {
         let mut tx = self.begin().await?;
-        let writer = sqlx::query_scalar(sql::CLAIM_UPLOAD_FILE).bind(id).bind(position(index)).fetch_one(&mut *tx).await?;
+        let writer =
+            sqlx::query_scalar(sql::CLAIM_UPLOAD_FILE).bind(id).bind(position(index)).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok(writer)
     }
