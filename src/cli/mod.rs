@@ -1,2 +1,3 @@
-//! cli
+//! The commands: each reads its arguments, asks the layers below, and tells a person or a program what came out.
+
 pub mod serve;

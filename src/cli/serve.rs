@@ -15,7 +15,7 @@ use crate::service::Registry;
 use crate::telemetry;
 
 /// How often expired sessions are looked for.
-const SWEEP: Duration = Duration::from_secs(600);
+const SWEEP: Duration = Duration::from_mins(10);
 
 /// Run the registry.
 #[derive(Debug, Args)]
@@ -34,6 +34,9 @@ pub struct Serve {
 
 impl Serve {
     /// Runs until SIGINT or SIGTERM, then lets requests in flight finish.
+    ///
+    /// # Errors
+    /// When the configuration is not usable, the data directory is in use, or the address is taken.
     pub async fn run(self, json: bool) -> anyhow::Result<()> {
         let mut config = Config::load(self.config.as_deref())?;
         if let Some(dir) = self.data_dir {
