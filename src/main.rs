@@ -1,5 +1,8 @@
 //! The program.
 use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
