@@ -1,23 +1,9 @@
-//! The program.
-use clap::Parser;
+//! The program `cairn`.
 
+/// Buffers of a megabyte come and go all the time; this allocator keeps their pages.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-#[derive(Parser)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-    #[arg(long, global = true)]
-    json: bool,
-}
-#[derive(clap::Subcommand)]
-enum Command {
-    Serve(cairn::cli::serve::Serve),
-}
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    match cli.command {
-        Command::Serve(serve) => serve.run(cli.json).await,
-    }
+
+fn main() -> std::process::ExitCode {
+    cairn::cli::main()
 }
