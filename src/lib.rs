@@ -3,12 +3,11 @@
 //! Layers, from the inside out: [`core`] knows formats, hashes and rules and does no I/O; [`api`] is what travels over
 //! the wire; `store` keeps rows and bytes; `service` is what the registry does; `http` speaks HTTP; `client` reads,
 //! sends and fetches artifacts; `cli` is the program.
-#![forbid(unsafe_op_in_unsafe_fn)]
 
 pub mod api;
 pub mod core;
 
-#[cfg(all(feature = "server", feature = "client"))]
+#[cfg(feature = "program")]
 pub mod cli;
 #[cfg(feature = "client")]
 pub mod client;

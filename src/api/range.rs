@@ -47,6 +47,7 @@ pub fn wanted(header: &str, size: u64) -> Wanted {
     }
 }
 
+#[expect(clippy::option_option, reason = "three answers, told apart by one match")]
 /// `None`: not a number; `Some(None)`: nothing there. A number too large for 64 bits is simply very large.
 fn number(text: &str) -> Option<Option<u64>> {
     if text.is_empty() {

@@ -15,14 +15,14 @@ use super::verify::{notes, recompute};
 #[derive(Args)]
 #[command(after_help = "A directory that is not right has no hashes: it fails as `cairn verify` does.\n\n\
                         Example:\n  cairn hash round-00012 --json")]
-pub struct Hash {
+pub(super) struct Hash {
     /// The directory: header.json and the weight files that it names
     dir: PathBuf,
 }
 
 impl Hash {
     /// Runs the command.
-    pub async fn run(self, progress: Arc<dyn Progress>) -> Result<Report, Failure> {
+    pub(super) async fn run(self, progress: Arc<dyn Progress>) -> Result<Report, Failure> {
         let verified = recompute(self.dir, None, progress).await?;
         let mut text = format!("content  {}", verified.content_hash());
         for group in verified.groups() {

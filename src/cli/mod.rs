@@ -88,6 +88,7 @@ impl Common {
 }
 
 /// Runs the program.
+#[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let json = arguments.common.json;

@@ -11,7 +11,7 @@ use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Shows progress on standard error.
-pub struct Shown {
+pub(super) struct Shown {
     state: Mutex<State>,
 }
 
@@ -27,7 +27,7 @@ struct State {
 
 impl Shown {
     /// Finds out who watches.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let now = Instant::now();
         let terminal = std::io::stderr().is_terminal();
         let state = State { terminal, phase: "", bar: None, total: 0, start: (0, now), last_line: now };
@@ -35,7 +35,7 @@ impl Shown {
     }
 
     /// Removes the bar.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();
         }

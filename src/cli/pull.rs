@@ -23,7 +23,7 @@ With --group, or when REF is a group hash, DIR gets one file, <group>.safetensor
 Examples:
   cairn pull 7c67839eab92652b5e4b2ee71025134f00f19d83dc8887e8eb6d5fc3f65e4ed8 model
   cairn pull 7c67839eab92652b5e4b2ee71025134f00f19d83dc8887e8eb6d5fc3f65e4ed8 model --group encoder")]
-pub struct Pull {
+pub(super) struct Pull {
     /// A content hash or group hash; RUN@latest, RUN@12 and locators name rounds of runs
     #[arg(value_name = "REF")]
     reference: String,
@@ -38,7 +38,7 @@ pub struct Pull {
 
 impl Pull {
     /// Runs the command.
-    pub async fn run(self, common: &Common, progress: &Arc<dyn Progress>) -> Result<Report, Failure> {
+    pub(super) async fn run(self, common: &Common, progress: &Arc<dyn Progress>) -> Result<Report, Failure> {
         let server = common.server(&self.patience)?;
         let reference: Reference = self.reference.parse()?;
         let pulled = pull(&server, &reference, &self.dir, self.group.as_deref(), progress).await?;

@@ -19,7 +19,7 @@ use super::{Common, Patience};
 #[derive(Args)]
 #[command(after_help = "A push that was interrupted or killed continues when the same command is run again.\n\n\
                         Example:\n  cairn push round-00012 --server https://registry.example")]
-pub struct Push {
+pub(super) struct Push {
     /// The directory: header.json and the weight files that it names
     dir: PathBuf,
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub struct Push {
 
 impl Push {
     /// Runs the command.
-    pub async fn run(self, common: &Common, progress: &Arc<dyn Progress>) -> Result<Report, Failure> {
+    pub(super) async fn run(self, common: &Common, progress: &Arc<dyn Progress>) -> Result<Report, Failure> {
         let server = common.server(&self.patience)?;
         let directory = tokio::task::spawn_blocking(move || Directory::open(&self.dir, Limits::DEFAULT))
             .await

@@ -9,7 +9,7 @@ use crate::core::intake::Verified;
 use serde_json::{Map, Value, json};
 
 /// What a command has found or done.
-pub struct Report {
+pub(super) struct Report {
     /// For programs.
     pub json: Value,
     /// For people, on standard output.
@@ -19,7 +19,7 @@ pub struct Report {
 }
 
 /// Why a command has not done what it should.
-pub struct Failure {
+pub(super) struct Failure {
     error: Box<Error>,
     /// What the JSON object holds beside the error.
     beside: Map<String, Value>,
@@ -33,14 +33,14 @@ impl From<Error> for Failure {
 
 impl Failure {
     /// A failure whose JSON says `"ok": false`.
-    pub fn not_ok(error: Error) -> Self {
+    pub(super) fn not_ok(error: Error) -> Self {
         let beside = Map::from_iter([("ok".to_owned(), Value::Bool(false))]);
         Self { error: Box::new(error), beside }
     }
 }
 
 /// Shows a result.
-pub fn succeed(report: &Report, json: bool) -> ExitCode {
+pub(super) fn succeed(report: &Report, json: bool) -> ExitCode {
     for note in &report.notes {
         say(&format!("note: {note}"));
     }
@@ -54,7 +54,7 @@ pub fn succeed(report: &Report, json: bool) -> ExitCode {
 }
 
 /// Shows a failure: 1 for a verdict about the thing that was checked, 2 when it could not be checked.
-pub fn fail(failure: &Failure, json: bool) -> ExitCode {
+pub(super) fn fail(failure: &Failure, json: bool) -> ExitCode {
     let problem = failure.error.problem();
     say(&explain(problem));
     if json {
@@ -66,13 +66,13 @@ pub fn fail(failure: &Failure, json: bool) -> ExitCode {
 }
 
 /// Says that the person stopped it.
-pub fn interrupted() -> ExitCode {
+pub(super) fn interrupted() -> ExitCode {
     say("interrupted; the same command continues where it stopped");
     ExitCode::from(130)
 }
 
 /// How a server has ended; what it was about to say stands in its log.
-pub fn served(outcome: anyhow::Result<()>) -> ExitCode {
+pub(super) fn served(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -100,17 +100,17 @@ fn explain(problem: &Problem) -> String {
 }
 
 /// The groups of a verified artifact as the JSON shapes have them.
-pub fn groups(verified: &Verified) -> Value {
+pub(super) fn groups(verified: &Verified) -> Value {
     verified.groups().iter().map(|group| (group.name.to_owned(), json!(group.digest))).collect::<Map<_, _>>().into()
 }
 
 /// Its files likewise.
-pub fn files(verified: &Verified) -> Value {
+pub(super) fn files(verified: &Verified) -> Value {
     verified.files().iter().map(|file| (file.name.clone(), json!(file.digest))).collect::<Map<_, _>>().into()
 }
 
 /// Text for people about more than one thing.
-pub fn count(number: usize, what: &str) -> String {
+pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

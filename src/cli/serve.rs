@@ -15,12 +15,12 @@ use crate::service::Registry;
 use crate::telemetry;
 
 /// How often expired sessions are looked for.
-const SWEEP: Duration = Duration::from_secs(600);
+const SWEEP: Duration = Duration::from_mins(10);
 
 /// Run the registry.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  cairn serve\n  cairn serve --data-dir /srv/cairn --listen 127.0.0.1:8417")]
-pub struct Serve {
+pub(super) struct Serve {
     /// Configuration file (TOML); see configs/ for commented examples
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -34,7 +34,10 @@ pub struct Serve {
 
 impl Serve {
     /// Runs until SIGINT or SIGTERM, then lets requests in flight finish.
-    pub async fn run(self, json: bool) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the configuration is not usable, the data directory is in use, or the address is taken.
+    pub(super) async fn run(self, json: bool) -> anyhow::Result<()> {
         let mut config = Config::load(self.config.as_deref())?;
         if let Some(dir) = self.data_dir {
             config.storage.data_dir = dir;

@@ -18,7 +18,7 @@ use super::report::{self, Failure, Report};
 #[command(
     after_help = "Example:\n  cairn verify round-00012 --expect 7c67839eab92652b5e4b2ee71025134f00f19d83dc8887e8eb6d5fc3f65e4ed8"
 )]
-pub struct Verify {
+pub(super) struct Verify {
     /// The directory: header.json and the weight files that it names
     dir: PathBuf,
     /// The content hash that it must have
@@ -28,7 +28,7 @@ pub struct Verify {
 
 impl Verify {
     /// Runs the command.
-    pub async fn run(self, progress: Arc<dyn Progress>) -> Result<Report, Failure> {
+    pub(super) async fn run(self, progress: Arc<dyn Progress>) -> Result<Report, Failure> {
         let Self { dir, expect } = self;
         let verified = recompute(dir, expect, progress).await.map_err(Failure::not_ok)?;
         let size = verified.files().iter().map(|file| file.len).sum();
@@ -57,13 +57,17 @@ impl Verify {
 }
 
 /// Verifies a directory away from the threads that listen for an interrupt.
-pub async fn recompute(dir: PathBuf, expect: Option<String>, progress: Arc<dyn Progress>) -> Result<Verified, Error> {
+pub(super) async fn recompute(
+    dir: PathBuf,
+    expect: Option<String>,
+    progress: Arc<dyn Progress>,
+) -> Result<Verified, Error> {
     tokio::task::spawn_blocking(move || directory::verify(&dir, expect.as_deref(), &*progress))
         .await
         .unwrap_or_else(|error| Err(Error::unavailable(format!("the work was not finished: {error}"), "Try again.")))
 }
 
 /// What is worth knowing without being wrong.
-pub fn notes(verified: &Verified) -> Vec<String> {
+pub(super) fn notes(verified: &Verified) -> Vec<String> {
     verified.warnings().iter().map(|warning| (*warning).to_owned()).collect()
 }

@@ -55,6 +55,7 @@ impl Server {
         // Harmless when a provider is there already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let local = base.host_str().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that builds a client")]
         let builder = Client::builder()
             .user_agent(concat!("cairn/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(idle.min(Duration::from_secs(10)))

@@ -30,7 +30,7 @@ pub fn content_recipe(header: &Header) -> Recipe {
         frame.extend_from_slice(&length(entry.name.len()));
         frame.extend_from_slice(entry.name.as_bytes());
         let token = entry.dtype.token();
-        frame.push(token.len() as u8);
+        frame.push(token_length(token));
         frame.extend_from_slice(token.as_bytes());
         frame.extend_from_slice(&length(entry.shape.len()));
         for dim in &entry.shape {
@@ -49,6 +49,11 @@ pub fn content_recipe(header: &Header) -> Recipe {
 /// The canonical hash writes lengths as u32; names, ranks and frames are limited far below that.
 fn length(len: usize) -> [u8; 4] {
     u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+/// It writes the length of a dtype token as one byte; the longest token has eight.
+fn token_length(token: &str) -> u8 {
+    u8::try_from(token.len()).unwrap_or(u8::MAX)
 }
 
 /// The structural frame: compact ASCII JSON with sorted keys, computed with the schema version in the file.
@@ -140,7 +145,7 @@ fn group(header: &Header, name: &'static str) -> Option<Group> {
     Some(Group { name, tensors: members.len(), len: 8 + json.len() as u64 + offset, recipe })
 }
 
-/// Writes a JSON string as serde_json does: non-ASCII and U+007F raw, short escapes, other controls as `\u00xx`.
+/// Writes a JSON string as `serde_json` does: non-ASCII and U+007F raw, short escapes, other controls as `\u00xx`.
 fn write_raw_string(out: &mut Vec<u8>, text: &str) {
     // Writing a string into memory cannot fail.
     let quoted = serde_json::to_string(text).unwrap_or_default();

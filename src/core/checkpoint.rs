@@ -103,6 +103,7 @@ struct RawHeader {
     weight_files: Vec<String>,
     created_at: String,
     /// Outer `None`: the key is absent.
+    #[expect(clippy::option_option, reason = "absent and null are told apart: schema version 1 does not know the key")]
     #[serde(default, deserialize_with = "some")]
     model_arch: Option<Option<Object<ModelArch>>>,
 }
@@ -330,10 +331,10 @@ impl ModelArch {
         if self.wmcp_version != wmcp_version {
             return Err(invalid("has another wmcp_version than the header"));
         }
-        if self.d % self.num_heads != 0 {
+        if !self.d.is_multiple_of(self.num_heads) {
             return Err(invalid("cannot be built: num_heads does not divide d"));
         }
-        if self.num_frames % self.tubelet != 0 || self.image_size % self.patch_size != 0 {
+        if !self.num_frames.is_multiple_of(self.tubelet) || !self.image_size.is_multiple_of(self.patch_size) {
             return Err(invalid("cannot be built: tubelet or patch_size does not divide evenly"));
         }
         let side = u128::from(self.image_size / self.patch_size);

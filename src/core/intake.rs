@@ -217,9 +217,8 @@ impl Intake {
         let mut groups = canonical::groups(&header);
         let mut walks = vec![Walk::new(canonical::content_recipe(&header))];
         walks.extend(groups.iter_mut().map(|group| Walk::new(std::mem::take(&mut group.recipe))));
-        let places = vec![None; header.manifest.len()];
-        let placed = vec![false; header.weight_files.len()];
-        Self { header, groups, walks, places, placed }
+        let (tensors, files) = (header.manifest.len(), header.weight_files.len());
+        Self { header, groups, walks, places: vec![None; tensors], placed: vec![false; files] }
     }
 
     /// The header that is being fulfilled.

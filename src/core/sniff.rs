@@ -27,7 +27,7 @@ pub fn disguise(start: &[u8]) -> Option<&'static str> {
         (b"\x7fELF", "an executable"),
     ];
     let named = SIGNATURES.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, name)| *name);
-    named.or_else(|| match start {
+    named.or(match start {
         // PROTO 2..5 of Python's pickle; protocol 0 and 1 have no signature of their own.
         [0x80, 2..=5, ..] => Some("a Python pickle (never opened here)"),
         [b'{' | b'[', b'"' | b'\n' | b'\r' | b' ' | b'{', ..] => Some("bare JSON text without the 8-byte length"),

@@ -40,6 +40,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Connection {
 }
 
 /// 400 for a parameter that cannot be read.
+#[must_use]
 pub fn bad_parameter(key: &'static str, message: &str) -> DomainError {
     DomainError::new(ErrorCode::ConfigInvalid, message.to_owned()).field("key", key)
 }

@@ -162,7 +162,8 @@ impl Unpacker {
 
     fn data(&mut self, data: &[u8]) -> Result<(), ServiceError> {
         match &mut self.stage {
-            Stage::Start => Ok(()),
+            // No file has begun, so there are no bytes of one.
+            Stage::Start | Stage::Files { current: None, .. } => Ok(()),
             Stage::Header { text, size } => {
                 text.extend_from_slice(data);
                 if (text.len() as u64) < *size {
@@ -187,7 +188,6 @@ impl Unpacker {
             Stage::Files { session, slots, current: Some(position) } => {
                 take(&self.registry, session, &mut slots[*position], *position, data)
             }
-            Stage::Files { current: None, .. } => Ok(()),
         }
     }
 

@@ -35,8 +35,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             limits: Limits::DEFAULT,
-            session_lifetime: Duration::from_secs(24 * 3600),
-            body_idle: Duration::from_secs(60),
+            session_lifetime: Duration::from_hours(24),
+            body_idle: Duration::from_mins(1),
             checkpoint_bytes: 64 << 20,
         }
     }

@@ -135,14 +135,13 @@ impl Registry {
         check_open(&row)?;
         let cell = {
             let mut sessions = lock(&self.sessions);
-            match sessions.get(id).and_then(std::sync::Weak::upgrade) {
-                Some(cell) => cell,
-                None => {
-                    sessions.retain(|_, cell| cell.strong_count() > 0);
-                    let cell = Arc::new(OnceCell::new());
-                    sessions.insert(id.to_owned(), Arc::downgrade(&cell));
-                    cell
-                }
+            if let Some(cell) = sessions.get(id).and_then(std::sync::Weak::upgrade) {
+                cell
+            } else {
+                sessions.retain(|_, cell| cell.strong_count() > 0);
+                let cell = Arc::new(OnceCell::new());
+                sessions.insert(id.to_owned(), Arc::downgrade(&cell));
+                cell
             }
         };
         cell.get_or_try_init(|| async {

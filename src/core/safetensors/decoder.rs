@@ -124,7 +124,7 @@ fn read_head(
         take(bytes, &mut chunk, PREFIX);
         if let Some(length) = bytes.first_chunk::<8>() {
             // Only these 8 bytes are shown to it, so that the verdict does not depend on how the stream was cut.
-            check_length(u64::from_le_bytes(*length), length, declared, limits)?;
+            check_length(*length, declared, limits)?;
         }
         if bytes.len() < PREFIX {
             return Ok(None);
@@ -151,8 +151,9 @@ fn read_head(
     Ok(Some(container))
 }
 
-/// Judges the length field; `start` is its 8 bytes, for what they may give away.
-fn check_length(length: u64, start: &[u8; 8], declared: Option<u64>, limits: &Limits) -> Result<(), DomainError> {
+/// Judges the length field from its 8 bytes, which may also give a disguise away.
+fn check_length(field: [u8; 8], declared: Option<u64>, limits: &Limits) -> Result<(), DomainError> {
+    let length = u64::from_le_bytes(field);
     let wrong = if length < 2 {
         Some("is too short for a JSON object")
     } else if length > limits.container_header_bytes {
@@ -163,7 +164,7 @@ fn check_length(length: u64, start: &[u8; 8], declared: Option<u64>, limits: &Li
         None
     };
     let Some(wrong) = wrong else { return Ok(()) };
-    Err(sniff::disguise(start).map_or_else(
+    Err(sniff::disguise(&field).map_or_else(
         || {
             DomainError::integrity(format!("the safetensors header length {wrong}"))
                 .field("header_bytes", length)

@@ -1,6 +1,7 @@
 //! The compression function with the SHA-2 instructions of AArch64, for up to three lanes at once.
 //!
 //! As on x86, each step of a stream waits for the one before, so the lanes stand side by side in every step.
+#![expect(clippy::needless_range_loop, reason = "lanes and words are numbered")]
 #![expect(unsafe_code, reason = "vector loads and stores, and calls that need CPU features checked at run time")]
 
 use core::arch::aarch64::{

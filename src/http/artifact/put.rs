@@ -46,6 +46,7 @@ pub async fn put_artifact(
 }
 
 /// The answer to whoever has just sent an artifact.
+#[must_use]
 pub fn stored(finished: &Finished) -> Response {
     let status = if finished.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut artifact = Artifact::clone(&finished.artifact);

@@ -68,6 +68,9 @@ pub struct Progress {
 /// The columns of [`sql::UPLOAD`].
 type UploadColumns = (String, Vec<u8>, String, Option<String>, Option<Vec<u8>>, i64, i64);
 
+/// The columns of [`sql::UPLOAD_FILES`].
+type FileColumns = (i64, Option<String>, i64, Option<i64>, Option<Vec<u8>>, i64);
+
 fn position(index: usize) -> i64 {
     signed(index as u64)
 }
@@ -110,8 +113,7 @@ impl MetaStore {
         let Some(row) = sqlx::query_as::<_, UploadColumns>(sql::UPLOAD).bind(id).fetch_optional(&mut *tx).await? else {
             return Ok(None);
         };
-        let files: Vec<(i64, Option<String>, i64, Option<i64>, Option<Vec<u8>>, i64)> =
-            sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?;
+        let files: Vec<FileColumns> = sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?;
         let (content_hash, header, state, problem, walks, created_at, expires_at) = row;
         let files = files
             .into_iter()
