@@ -318,3 +318,55 @@ fn read_header(path: &Path, entry: &Entry, limits: &Limits) -> Result<Vec<u8>, E
         .map_err(|error| Error::io("cannot read", &path, &error))?;
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::progress::Silent;
+
+    fn checkpoint() -> (tempfile::TempDir, Directory) {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/lensemble/checkpoints/single-fp32");
+        let copy = tempfile::tempdir().unwrap();
+        for name in [HEADER, shards::SINGLE] {
+            fs::copy(golden.join(name), copy.path().join(name)).unwrap();
+        }
+        let directory = Directory::open(copy.path(), Limits::DEFAULT).unwrap();
+        (copy, directory)
+    }
+
+    /// A change after the directory was opened is an error even where the bytes are right again.
+    fn is_noticed(change: impl Fn(&Path, &[u8])) {
+        let (copy, directory) = checkpoint();
+        directory.verify(None, &Silent).unwrap();
+        let path = copy.path().join(shards::SINGLE);
+        change(&path, &fs::read(&path).unwrap());
+        let error = directory.verify(None, &Silent).unwrap_err();
+        assert!(error.is(ErrorCode::CheckpointIntegrity) && error.problem().message.contains("changed"), "{error}");
+    }
+
+    #[test]
+    fn files_that_change_meanwhile_are_noticed() {
+        is_noticed(|path, bytes| fs::write(path, &bytes[..bytes.len() - 1]).unwrap());
+        is_noticed(|path, bytes| fs::write(path, [bytes, b"more"].concat()).unwrap());
+        is_noticed(|path, bytes| {
+            fs::write(path.with_extension("new"), bytes).unwrap();
+            fs::rename(path.with_extension("new"), path).unwrap();
+        });
+        is_noticed(|path, _| fs::remove_file(path).unwrap());
+        is_noticed(|path, _| {
+            fs::remove_file(path).unwrap();
+            std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_file_that_grows_while_it_is_open_is_noticed_at_its_end() {
+        let (copy, directory) = checkpoint();
+        let mut reader = directory.reader();
+        let mut buffer = vec![0; PIECE];
+        let len = reader.next(0, 0, &mut buffer).unwrap().unwrap().len() as u64;
+        let mut file = File::options().append(true).open(copy.path().join(shards::SINGLE)).unwrap();
+        io::Write::write_all(&mut file, b"x").unwrap();
+        assert!(reader.next(0, len, &mut buffer).is_err());
+    }
+}

@@ -327,3 +327,38 @@ fn wrong_length(remote: &Remote) -> Error {
         .field("expected", remote.len)
         .into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_range_must_reach_to_the_end() {
+        assert_eq!(parse_range("bytes 5-9/10"), Some((5, 10)));
+        for value in
+            ["bytes 5-8/10", "bytes 9-5/10", "bytes */10", "bytes 5-9/*", "5-9/10", "bytes 0-18446744073709551615/0"]
+        {
+            assert_eq!(parse_range(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_counts_only_beside_its_tag() {
+        let place = tempfile::tempdir().unwrap();
+        let hasher = Arc::new(Mutex::new(Sha256::new()));
+        let open = || Sink::open(place.path(), "weights.safetensors", 10, Digests::Plain(Arc::clone(&hasher))).unwrap();
+        let mut sink = open();
+        sink.restart(Some("\"a\"".to_owned())).unwrap();
+        sink.write(b"01234").unwrap();
+        drop(sink);
+        *lock(&hasher) = Sha256::new();
+        let sink = open();
+        assert_eq!((sink.at(), sink.tag.as_deref()), (5, Some("\"a\"")));
+        assert_eq!(lock(&hasher).clone().finalize(), Sha256::digest(b"01234"));
+        fs::remove_file(place.path().join(tag_name("weights.safetensors"))).unwrap();
+        let sink = open();
+        assert_eq!((sink.at(), sink.tag.as_deref()), (0, None));
+        assert_eq!(fs::metadata(place.path().join("weights.safetensors")).unwrap().len(), 0);
+        assert!(lock(&hasher).is_empty());
+    }
+}

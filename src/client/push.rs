@@ -1,5 +1,6 @@
 //! Sending an artifact directory: resumes by itself, within one run and after the program was killed.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +20,9 @@ use crate::api::upload::{Upload, UploadState};
 use crate::core::checkpoint::ModelArch;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::intake::{Verified, hash_mismatch};
+
+/// Times that a server is asked again which says that it has nothing of what was sent.
+const SETTLING: u32 = 3;
 
 /// What a push has done.
 #[derive(Debug)]
@@ -261,10 +265,13 @@ impl Push<'_> {
             let shown = |at| self.progress.at(behind + at);
             let now = match session.append(&self.feed, target, offset, shown, &mut reached).await {
                 Ok(now) => now,
-                Err(trouble) => match self.after(session, (&local.name, local.len), trouble, &mut patience).await? {
-                    Stored::Upto(now) => now,
-                    Stored::Finished => return Ok(false),
-                },
+                Err(trouble) => {
+                    let sent = offset..reached;
+                    match self.after(session, (&local.name, local.len), &sent, trouble, &mut patience).await? {
+                        Stored::Upto(now) => now,
+                        Stored::Finished => return Ok(false),
+                    }
+                }
             };
             if now > local.len {
                 return Err(Setback::Gone(Error::unavailable(
@@ -284,23 +291,28 @@ impl Push<'_> {
         Ok(true)
     }
 
-    /// Waits after a broken transfer and asks where it continues.
+    /// Waits after a broken transfer of the bytes `sent`, and asks where it continues.
     async fn after(
         &self,
         session: &Session<'_>,
         (name, len): (&str, u64),
+        sent: &Range<u64>,
         trouble: Trouble,
         patience: &mut Patience,
     ) -> Result<Stored, Setback> {
-        if let Trouble::Final(error) = &trouble
-            && error.is(ErrorCode::RegistryUploadState)
-        {
+        match trouble {
             // Somebody else has ended the session; it says itself how.
-            session.standing().await?;
-            return session.continues(name, len).await;
+            Trouble::Final(error) if error.is(ErrorCode::RegistryUploadState) => drop(session.standing().await?),
+            trouble => patience.wait(trouble, &**self.progress).await?,
         }
-        patience.wait(trouble, &**self.progress).await?;
-        session.continues(name, len).await
+        let mut settling = Patience::default();
+        loop {
+            match session.continues(name, len).await? {
+                // The server may still be storing what came before the break; to send that again would be a waste.
+                Stored::Upto(now) if now <= sent.start && !sent.is_empty() && settling.pause(SETTLING).await => {}
+                stored => return Ok(stored),
+            }
+        }
     }
 }
 

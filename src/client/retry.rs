@@ -55,6 +55,16 @@ impl Patience {
         self.failures = 0;
     }
 
+    /// Waits as after a failure that nobody needs to know of; false when that was done `most` times.
+    pub(super) async fn pause(&mut self, most: u32) -> bool {
+        if self.failures >= most {
+            return false;
+        }
+        tokio::time::sleep(wait_after(self.failures, fraction())).await;
+        self.failures += 1;
+        true
+    }
+
     /// Waits until the next attempt makes sense.
     ///
     /// # Errors

@@ -131,14 +131,14 @@ fn what_is_pushed_can_be_pulled_and_neither_is_done_twice() {
 
 #[test]
 fn a_push_goes_on_after_broken_connections() {
-    let (registry, home, artifact) = (Registry::start(), Home::new(), large(3, 6, 2));
+    let (registry, home, artifact) = (Registry::start(), Home::new(), large(3, 6, 1));
     let cut = |up| Fate { up: Some(up), ..Fate::default() };
-    let wire = Wire::start(registry.address(), [cut(1 << 20), cut(700_000), cut(3 << 20)]);
+    let wire = Wire::start(registry.address(), [cut(4 << 20), cut(1 << 20)]);
     let pushed = done(&home.push(artifact.write().path(), &wire.url()));
     assert_eq!((&pushed["created"], &pushed["bytes_sent"]), (&true.into(), &artifact.size().into()));
     assert!(wire.is_through());
-    // What had arrived was not sent again.
-    assert!(wire.up() < artifact.size() + (1 << 20), "{} bytes went out", wire.up());
+    // What had arrived was not sent again, but for what was on its way when the server told of its earlier bytes.
+    assert!(wire.up() < artifact.size() + (7 << 19), "{} bytes went out", wire.up());
     assert_eq!(done(&home.pull(&artifact.content_hash, &registry.url()))["bytes_received"], artifact.size());
 }
 
