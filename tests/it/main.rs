@@ -2,3 +2,4 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it stands")]
 
 mod errors_doc;
+mod openapi;
