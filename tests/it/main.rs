@@ -2,8 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::pedantic, reason = "a test that cannot go on fails there and then")]
 
 mod artifact;
+mod configs;
+mod errors_doc;
 mod golden;
 mod hashing;
+mod openapi;
 mod program;
 mod registry;
 mod support;

@@ -12,6 +12,7 @@ use crate::api::artifact::Artifact;
 use crate::api::problem::Problem;
 use crate::api::route;
 use crate::http::extract::{Segments, declared_length, hash, media_type};
+use crate::http::openapi::Binary;
 use crate::http::problem::Failure;
 use crate::service::Registry;
 use crate::service::finish::Finished;
@@ -23,11 +24,17 @@ use crate::service::finish::Finished;
 #[utoipa::path(
     put, path = route::ARTIFACT, tag = "artifacts", operation_id = "put_artifact",
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits")),
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    request_body(content = inline(Binary), content_type = "application/x-tar"),
     responses(
-        (status = 201, description = "Stored and visible", body = Artifact),
-        (status = 200, description = "It was there already", body = Artifact),
-        (status = "4XX", description = "Refused; nothing stays behind", body = Problem, content_type = "application/problem+json"),
+        (status = 201, description = "Stored and visible", body = Artifact,
+            headers(("Location" = String, description = "The artifact, relative to this server"))),
+        (status = 200, description = "It was there already", body = Artifact,
+            headers(("Location" = String, description = "The artifact, relative to this server"))),
+        (status = 408, description = "The body was cut short; nothing stays behind", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is stored here with another header", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "Larger than this server takes", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "Not a tar, or the weights are not safetensors", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Not what the header says; nothing stays behind", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn put_artifact(

@@ -23,7 +23,8 @@ use crate::service::Registry;
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits")),
     request_body(content = VerifyRequest, description = "May be empty"),
     responses(
-        (status = 200, body = VerifyAnswer),
+        (status = 200, description = "Every hash is right", body = VerifyAnswer),
+        (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "Another hash was expected", body = Problem, content_type = "application/problem+json"),
         (status = 500, description = "Stored bytes are damaged", body = Problem, content_type = "application/problem+json"),
     )
