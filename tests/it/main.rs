@@ -1,0 +1,5 @@
+//! The program as its users meet it: over HTTP, on real sockets and real files, against the golden vectors.
+
+mod support;
+
+mod golden_http;
