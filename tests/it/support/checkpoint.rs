@@ -293,10 +293,7 @@ pub fn container(tensors: &[(&str, &Tensor)], metadata: bool) -> Vec<u8> {
 }
 
 /// Everything in front of the element bytes.
-pub fn container_head<'a>(
-    tensors: impl Iterator<Item = (&'a str, Dtype, &'a [u64], u64)>,
-    metadata: bool,
-) -> Vec<u8> {
+pub fn container_head<'a>(tensors: impl Iterator<Item = (&'a str, Dtype, &'a [u64], u64)>, metadata: bool) -> Vec<u8> {
     let mut parts = Vec::new();
     if metadata {
         parts.push(r#""__metadata__":{"format":"pt"}"#.to_owned());

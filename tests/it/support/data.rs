@@ -74,3 +74,12 @@ pub async fn assert_no_orphans(dir: &Path) {
     });
     keys.await;
 }
+
+/// Turns one bit of a file around, in place.
+pub fn flip(path: &Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}
