@@ -3,4 +3,5 @@
 mod support;
 
 mod golden_http;
+mod reading;
 mod sessions;

@@ -29,11 +29,10 @@ impl Raw {
 
     /// Reads one answer; `None` when the connection ends without one.
     pub async fn answer(&mut self) -> Option<RawAnswer> {
-        soon("the answer", self.read_answer()).await
+        soon("the answer", self.read_answer(Vec::new())).await
     }
 
-    async fn read_answer(&mut self) -> Option<RawAnswer> {
-        let mut bytes = Vec::new();
+    async fn read_answer(&mut self, mut bytes: Vec<u8>) -> Option<RawAnswer> {
         let head = loop {
             if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at;
@@ -60,6 +59,11 @@ impl Raw {
         }
         answer.whole = told.is_none_or(|told| answer.body.len() == told);
         Some(answer)
+    }
+
+    /// Reads the rest of an answer of which the head, and perhaps more, was read before.
+    pub async fn continued(&mut self, bytes: Vec<u8>) -> RawAnswer {
+        soon("the answer", self.read_answer(bytes)).await.unwrap()
     }
 
     /// True when the server has closed the connection.
