@@ -170,7 +170,10 @@ pub(super) fn groups(hash: ContentHash, row: &ArtifactRow) -> Vec<Group> {
         group_hash: group.digest.to_string(),
         size: group.size,
         tensor_count: group.tensor_count,
-        param_ref: ParamRef { content_hash: group.digest.to_string(), locator: format!("artifact://sha256/{}", group.digest) },
+        param_ref: ParamRef {
+            content_hash: group.digest.to_string(),
+            locator: format!("artifact://sha256/{}", group.digest),
+        },
         url: route::group(hash, &group.name),
     };
     row.groups.iter().map(group).collect()
