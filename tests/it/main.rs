@@ -3,7 +3,9 @@
 #![expect(unreachable_pub, reason = "modules of a test are no interface")]
 
 mod configs;
+mod database;
 mod errors_doc;
 mod openapi;
 mod samples;
 mod stored;
+mod tidy;

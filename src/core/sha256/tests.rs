@@ -1,3 +1,5 @@
+//! The digests of this module against the `sha2` crate.
+
 use super::{BLOCK, INITIAL, Kernel, Lane, MAX_BYTES, Sha256, update_lanes, update_lanes_with};
 use proptest::collection::vec;
 use proptest::prelude::*;
