@@ -6,6 +6,7 @@ mod configs;
 mod database;
 mod errors_doc;
 mod openapi;
+mod properties;
 mod samples;
 mod stored;
 mod tidy;
