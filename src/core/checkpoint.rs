@@ -273,6 +273,12 @@ fn check_manifest(
     let mut total = 0u64;
     let mut manifest: Vec<ManifestEntry> = Vec::with_capacity(raw.len());
     for Object(RawEntry { name, group, dtype, shape }) in raw {
+        // Without the name itself: it may be as long as the header.
+        if name.len() > limits.name_bytes {
+            return Err(DomainError::invalid("header.json: tensor_manifest: a name is too long")
+                .field("limit", limits.name_bytes)
+                .field("bytes", name.len()));
+        }
         let invalid = |message: &str| {
             DomainError::invalid(format!("header.json: tensor_manifest: {message}")).field("tensor", &*name)
         };
@@ -281,9 +287,6 @@ fn check_manifest(
         }
         if !groups.iter().any(|known| **known == *group) {
             return Err(invalid("the group of a tensor is not in param_groups"));
-        }
-        if name.len() > limits.name_bytes {
-            return Err(invalid("a name is too long").field("limit", limits.name_bytes));
         }
         if shape.len() > limits.rank {
             return Err(invalid("a tensor has too many dimensions").field("limit", limits.rank));

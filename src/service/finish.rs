@@ -14,8 +14,10 @@ use crate::core::checkpoint::Header;
 use crate::core::digest::ContentHash;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::intake::{FileIntake, Verified};
+use crate::core::limits::Limits;
 use crate::store::blob::BlobKey;
-use crate::store::meta::artifact::{ReadyBlob, Stored};
+use crate::store::meta::StoreError;
+use crate::store::meta::publish::{ReadyBlob, Stored};
 
 /// A stored artifact, and whether it is new.
 #[derive(Clone, Debug)]
@@ -102,8 +104,8 @@ impl Registry {
     }
 
     async fn compare_headers(&self, header: &Header, stored: Vec<u8>) -> Result<(), ServiceError> {
-        let limits = self.options.limits;
-        let stored = tokio::task::spawn_blocking(move || Header::parse(&stored, &limits)).await??;
+        let stored = tokio::task::spawn_blocking(move || Header::parse(&stored, &Limits::STORED)).await?;
+        let stored = stored.map_err(|_| StoreError::Corrupt { table: "artifacts", column: "header" })?;
         let differing: Vec<&str> = [
             ("config_hash", stored.config_hash != header.config_hash),
             ("model_arch", stored.model_arch != header.model_arch),

@@ -212,7 +212,7 @@ impl Unpacker {
     }
 }
 
-type Judged = (Box<Session>, crate::core::intake::Verified, Vec<crate::store::meta::artifact::ReadyBlob>);
+type Judged = (Box<Session>, crate::core::intake::Verified, Vec<crate::store::meta::publish::ReadyBlob>);
 
 fn too_large(message: &str, limit: u64, bytes: u64) -> ServiceError {
     DomainError::new(ErrorCode::RegistryTooLarge, message).field("limit", limit).field("bytes", bytes).into()

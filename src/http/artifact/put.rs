@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 
 use crate::api::artifact::Artifact;
 use crate::api::problem::Problem;
@@ -14,8 +13,8 @@ use crate::api::route;
 use crate::http::extract::{Segments, declared_length, hash, media_type};
 use crate::http::openapi::Binary;
 use crate::http::problem::Failure;
+use crate::http::stored::stored;
 use crate::service::Registry;
-use crate::service::finish::Finished;
 
 /// Push an artifact in one request
 ///
@@ -50,14 +49,4 @@ pub async fn put_artifact(
     declared_length(&headers, limits.artifact_bytes + limits.header_bytes + limits.index_bytes + (2 << 20))?;
     let finished = registry.put_artifact(content_hash, body.into_data_stream()).await?;
     Ok(stored(&finished))
-}
-
-/// The answer to whoever has just sent an artifact.
-#[must_use]
-pub fn stored(finished: &Finished) -> Response {
-    let status = if finished.created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut artifact = Artifact::clone(&finished.artifact);
-    artifact.warnings.clone_from(&finished.warnings);
-    let location = format!("/v1/artifacts/{}", artifact.content_hash);
-    (status, [(header::LOCATION, location)], Json(artifact)).into_response()
 }

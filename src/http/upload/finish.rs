@@ -8,9 +8,9 @@ use axum::response::Response;
 use crate::api::artifact::Artifact;
 use crate::api::problem::Problem;
 use crate::api::route;
-use crate::http::artifact::put::stored;
 use crate::http::extract::Segments;
 use crate::http::problem::Failure;
+use crate::http::stored::stored;
 use crate::service::Registry;
 
 /// Finish an upload session
