@@ -3,5 +3,6 @@
 mod support;
 
 mod golden_http;
+mod hostile;
 mod reading;
 mod sessions;
