@@ -2,7 +2,9 @@
 
 mod support;
 
+mod crash;
 mod golden_http;
 mod hostile;
+mod memory;
 mod reading;
 mod sessions;
