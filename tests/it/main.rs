@@ -4,11 +4,14 @@
 
 mod artifact;
 mod configs;
+mod crash;
 mod database;
 mod errors_doc;
 mod golden;
 mod golden_http;
 mod hashing;
+mod hostile;
+mod memory;
 mod openapi;
 mod program;
 mod properties;
