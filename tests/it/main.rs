@@ -1,5 +1,12 @@
 //! Tests through the outside of the crate: one binary, because linking is what costs.
-#![expect(clippy::unwrap_used, clippy::pedantic, reason = "a test that cannot go on fails there and then")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::pedantic,
+    reason = "a test that cannot go on fails there and then"
+)]
 #![expect(unreachable_pub, reason = "modules of a test are no interface")]
 
 mod artifact;
