@@ -179,7 +179,7 @@ impl Wire {
         let sent = rustix::io::retry_on_intr(|| {
             rustix::fs::sendfile(&socket, &*window.file, Some(&mut window.offset), window.left)
         })?;
-        if false {
+        if sent == 0 {
             return Err(queue.fail("a file ended before its length"));
         }
         window.left -= sent;
