@@ -53,19 +53,10 @@ impl ServerProcess {
         fs::read_to_string(self.dir.path().join("stderr.log")).unwrap()
     }
 
-    /// The memory that the process holds now, in bytes.
-    pub fn memory(&self) -> u64 {
-        self.status("VmRSS:")
-    }
-
-    /// The most memory that it has held at once.
+    /// The most memory that the process has held at once, in bytes.
     pub fn peak_memory(&self) -> u64 {
-        self.status("VmHWM:")
-    }
-
-    fn status(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 }
