@@ -134,6 +134,7 @@ impl Session {
                 && let Some(container) = intake.container()
             {
                 lock(&self.intake).place(intake.index(), container)?;
+                intake.release_tensors();
             }
         }
         if intake.skip(staged.len() - intake.seen()) {

@@ -131,8 +131,9 @@ impl Registry {
 
     /// The session in memory, loaded if it is not there.
     pub(super) async fn session(&self, id: &str) -> Result<Arc<OnceCell<Session>>, ServiceError> {
-        // Not kept: a row holds the whole header, and the one that counts is read below.
-        check_open(&self.upload_row(id).await?)?;
+        if self.meta.upload_state(id, now_micros()).await?.is_none_or(|state| state != "open") {
+            check_open(&self.upload_row(id).await?)?;
+        }
         let cell = {
             let mut sessions = lock(&self.sessions);
             if let Some(cell) = sessions.get(id).and_then(std::sync::Weak::upgrade) {

@@ -65,6 +65,13 @@ impl FileIntake {
         }
     }
 
+    /// Drops the list of tensors once the file has been placed; see [`Decoder::release_tensors`].
+    pub fn release_tensors(&mut self) {
+        if let Body::Weights(decoder) = &mut self.body {
+            decoder.release_tensors();
+        }
+    }
+
     /// Checks the next bytes without hashing them; true when the container's header became known.
     ///
     /// # Errors

@@ -66,6 +66,9 @@ statements! {
     /// A session.
     UPLOAD = "select content_hash, header, state, problem, walks, created_at, expires_at from uploads where id = $1";
     /// Its files.
+    /// Whether a session is open, without its header, which may be large.
+    UPLOAD_STATE = "select state from uploads where id = $1 and expires_at > $2";
+    /// The files of a session.
     UPLOAD_FILES = "select position, blob_key, stored, length, digest_state, writer from upload_files \
         where upload_id = $1 order by position";
     /// A new writer of a file; the older one can save no more.

@@ -131,6 +131,14 @@ impl MetaStore {
         Ok(Some(UploadRow { content_hash, header, state, problem, walks, created_at, expires_at, files }))
     }
 
+    /// Where a session stands that has not expired at `now`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn upload_state(&self, id: &str, now: i64) -> Result<Option<String>, StoreError> {
+        Ok(sqlx::query_scalar(sql::UPLOAD_STATE).bind(id).bind(now).fetch_optional(self.read()).await?)
+    }
+
     /// Becomes the newest writer of a file; every older one can save no more.
     ///
     /// # Errors
