@@ -89,3 +89,15 @@ pub fn params(hash: GroupHash) -> String {
 pub fn upload(id: &str) -> String {
     format!("/v1/uploads/{id}")
 }
+
+/// The path of a file of the upload session at the path `session`, which a `Location` has given.
+#[must_use]
+pub fn upload_file(session: &str, name: &str) -> String {
+    format!("{session}/files/{name}")
+}
+
+/// The path that finishes the upload session at the path `session`, which a `Location` has given.
+#[must_use]
+pub fn upload_finish(session: &str) -> String {
+    format!("{session}/finish")
+}

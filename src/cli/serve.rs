@@ -20,7 +20,7 @@ const SWEEP: Duration = Duration::from_mins(10);
 /// Run the registry.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  cairn serve\n  cairn serve --data-dir /srv/cairn --listen 127.0.0.1:8417")]
-pub struct Serve {
+pub(super) struct Serve {
     /// Configuration file (TOML); see configs/ for commented examples
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -37,7 +37,7 @@ impl Serve {
     ///
     /// # Errors
     /// When the configuration is not usable, the data directory is in use, or the address is taken.
-    pub async fn run(self, json: bool) -> anyhow::Result<()> {
+    pub(super) async fn run(self, json: bool) -> anyhow::Result<()> {
         let mut config = Config::read(self.config.as_deref())?;
         if let Some(dir) = self.data_dir {
             config.storage.data_dir = dir;

@@ -96,10 +96,10 @@ impl Registry {
 
     /// Refuses a header that contradicts the one which is stored under the same hash: what lies outside the hash must
     /// not be changed by a second upload.
-    pub(super) async fn check_same_header(&self, header: &Header) -> Result<(), ServiceError> {
+    pub(super) async fn check_same_header(&self, header: &Header, text: &[u8]) -> Result<(), ServiceError> {
         match self.meta.header(header.content_hash).await? {
-            Some(stored) => self.compare_headers(header, stored).await,
-            None => Ok(()),
+            Some(stored) if stored != text => self.compare_headers(header, stored).await,
+            _ => Ok(()),
         }
     }
 
@@ -133,7 +133,7 @@ impl Registry {
         upload: Option<&str>,
     ) -> Result<Finished, ServiceError> {
         let hash = verified.content_hash();
-        self.check_same_header(verified.header()).await?;
+        self.check_same_header(verified.header(), header_text).await?;
         for (file, ready) in verified.files().iter().zip(&mut blobs) {
             if let Some(row) = self.meta.blob(file.digest).await?
                 && !self.looks_right(&row).await?
@@ -143,20 +143,23 @@ impl Registry {
         }
         let stored = self.meta.store_artifact(verified, header_text, &blobs, upload, now_micros()).await?;
         self.memory.forget(hash);
-        let (created, unused) = match stored {
-            Stored::Created { unused } => (true, unused),
+        let (created, same, unused) = match stored {
+            Stored::Created { unused } => (true, true, unused),
             Stored::Existed { unused, header } => {
-                if header != header_text {
+                let same = header == header_text;
+                if !same {
                     self.compare_headers(verified.header(), header).await?;
                 }
-                (false, unused)
+                (false, same, unused)
             }
         };
         self.shelf.forget(verified.files().iter().map(|file| file.digest));
         self.discard(unused.iter().filter_map(|key| BlobKey::parse(key)).collect()).await;
         tracing::info!(artifact.hash = %hash, created, "artifact stored");
+        // A header can be large, and this one is at hand.
+        let artifact = if same { self.describe_stored(verified.header()).await? } else { self.artifact(hash).await? };
         Ok(Finished {
-            artifact: self.artifact(hash).await?,
+            artifact,
             created,
             warnings: verified.warnings().iter().map(|text| (*text).to_owned()).collect(),
         })

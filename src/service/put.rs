@@ -152,8 +152,8 @@ impl Unpacker {
                 slots[position].declared = Some(size);
                 slots[position].intake = FileIntake::new(&session.header, position, Some(size), limits);
                 *current = Some(position);
-                if size == 0 && position < session.header.weight_files.len() {
-                    return Err(DomainError::integrity("a weight file is empty").field("file", name).into());
+                if size == 0 {
+                    return Err(DomainError::integrity("a file of the archive is empty").field("file", name).into());
                 }
                 Ok(())
             }

@@ -19,9 +19,9 @@ use crate::core::intake::FileIntake;
 use crate::store::blob::BlobKey;
 use crate::store::meta::upload::Progress;
 
-/// Buffers between the connection and its worker. A connection hands over at most about 512 KiB at a time, so a
-/// transfer holds at most 8 MiB here.
-pub(super) const QUEUE: usize = 16;
+/// Buffers between the connection and its worker. A connection hands over at most 1 MiB at a time, so a transfer holds
+/// at most 8 MiB here.
+pub(super) const QUEUE: usize = 8;
 
 /// How the flow of a body ended.
 #[derive(Debug)]

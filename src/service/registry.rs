@@ -1,6 +1,7 @@
 //! The registry: what every operation shares.
 
 use std::collections::HashMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -63,7 +64,11 @@ impl Registry {
     pub async fn open(data_dir: &Path, options: Options) -> Result<Arc<Self>, ServiceError> {
         let dir = data_dir.to_owned();
         let (lock, blobs) = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(&dir).map_err(ServiceError::io("make the data directory"))?;
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&dir)
+                .map_err(ServiceError::io("make the data directory"))?;
             let lock = std::fs::File::create(dir.join("lock")).map_err(ServiceError::io("open the lock file"))?;
             lock.try_lock().map_err(|error| ServiceError::Io {
                 doing: "lock the data directory; another server is using it",

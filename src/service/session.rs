@@ -87,9 +87,10 @@ impl Session {
     }
 
     /// An upload as its rows and stored bytes describe it. Blocks.
-    pub(super) fn load(id: &str, row: &UploadRow, blobs: &LocalBlobs, limits: &Limits) -> Result<Self, ServiceError> {
-        let header = Arc::new(Header::parse(&row.header, limits)?);
-        let session = Self::new(Some(id.to_owned()), header, row.header.as_slice().into(), limits);
+    pub(super) fn load(id: &str, row: UploadRow, blobs: &LocalBlobs, limits: &Limits) -> Result<Self, ServiceError> {
+        let header_text: Arc<[u8]> = row.header.into();
+        let header = Arc::new(Header::parse(&header_text, limits)?);
+        let session = Self::new(Some(id.to_owned()), header, header_text, limits);
         let mut sound = vec![0; session.slots.len()];
         let mut doubtful = Vec::new();
         for file in &row.files {

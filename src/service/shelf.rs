@@ -52,8 +52,7 @@ impl OpenBlob {
     /// memory, so this does not wait for a disk.
     #[must_use]
     pub fn untouched(&self) -> bool {
-        let linked = self.file.metadata().is_ok_and(|data| data.nlink() > 0);
-        linked && Stamp::of(&self.file).is_ok_and(|stamp| stamp == self.stamp)
+        self.file.metadata().is_ok_and(|data| data.nlink() > 0 && Stamp::from_metadata(&data) == self.stamp)
     }
 }
 

@@ -58,7 +58,7 @@ impl Registry {
                 return Err(error.into());
             }
         };
-        self.check_same_header(&header).await?;
+        self.check_same_header(&header, &header_text).await?;
         let id = random_key()?.to_string();
         let now = now_micros();
         let files = header.weight_files.len();
@@ -131,8 +131,8 @@ impl Registry {
 
     /// The session in memory, loaded if it is not there.
     pub(super) async fn session(&self, id: &str) -> Result<Arc<OnceCell<Session>>, ServiceError> {
-        let row = self.upload_row(id).await?;
-        check_open(&row)?;
+        // Not kept: a row holds the whole header, and the one that counts is read below.
+        check_open(&self.upload_row(id).await?)?;
         let cell = {
             let mut sessions = lock(&self.sessions);
             if let Some(cell) = sessions.get(id).and_then(std::sync::Weak::upgrade) {
@@ -148,7 +148,7 @@ impl Registry {
             let row = self.upload_row(id).await?;
             check_open(&row)?;
             let (id, blobs, limits) = (id.to_owned(), self.blobs.clone(), self.options.limits);
-            tokio::task::spawn_blocking(move || Session::load(&id, &row, &blobs, &limits)).await?
+            tokio::task::spawn_blocking(move || Session::load(&id, row, &blobs, &limits)).await?
         })
         .await?;
         Ok(cell)

@@ -10,7 +10,7 @@ use super::registry::{Registry, now_micros, rfc3339};
 use super::session::{READ_BACK, chunk_len};
 use crate::api::artifact::{Verification, VerifyAnswer};
 use crate::core::checkpoint::Header;
-use crate::core::digest::ContentHash;
+use crate::core::digest::{BlobDigest, ContentHash};
 use crate::core::error::DomainError;
 use crate::core::intake::{FileIntake, Intake, Verified, hash_mismatch};
 use crate::core::limits::Limits;
@@ -33,8 +33,11 @@ impl Registry {
         let known = self.known(hash).await?;
         let text = self.meta.header(hash).await?.ok_or_else(|| ServiceError::not_found("the artifact"))?;
         let keys: Option<Vec<BlobKey>> = known.row.files.iter().map(|file| BlobKey::parse(&file.blob.key)).collect();
-        let blobs = self.blobs.clone();
+        let (blobs, header_digest) = (self.blobs.clone(), known.row.header_digest);
         let computed = tokio::task::spawn_blocking(move || {
+            if BlobDigest::of(&text) != header_digest {
+                return Err(DomainError::integrity("the stored header is not what was received"));
+            }
             let damaged = |_| DomainError::integrity("a stored file cannot be opened");
             let files = keys.unwrap_or_default().into_iter().map(|key| blobs.read(&key).map_err(damaged));
             recompute(&text, &files.collect::<Result<Vec<_>, _>>()?)
@@ -72,7 +75,7 @@ impl Registry {
     }
 
     /// Hashes one file and marks it when it is wrong.
-    async fn distrust(&self, digest: crate::core::digest::BlobDigest, key: &str) -> Result<(), ServiceError> {
+    async fn distrust(&self, digest: BlobDigest, key: &str) -> Result<(), ServiceError> {
         let blobs = self.blobs.clone();
         let parsed = BlobKey::parse(key);
         let got = tokio::task::spawn_blocking(move || {

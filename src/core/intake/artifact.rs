@@ -221,7 +221,7 @@ impl Intake {
             if let Body::Weights(decoder) = &file.body {
                 let container = decoder.finish().map_err(|error| error.field("file", name.as_str()))?;
                 if container.without_format {
-                    warnings.push("a weight file has no format in its metadata; some readers warn about that");
+                    warnings.push("the metadata of a weight file names no format; some readers warn about that");
                 }
             }
         }

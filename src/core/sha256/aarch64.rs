@@ -4,12 +4,14 @@
 #![expect(clippy::needless_range_loop, reason = "lanes and words are numbered")]
 #![expect(unsafe_code, reason = "vector loads and stores, and calls that need CPU features checked at run time")]
 
-use super::{BLOCK, ROUND_CONSTANTS, Run};
 use core::arch::aarch64::{
     uint32x4_t, vaddq_u32, vdupq_n_u32, vld1q_u8, vld1q_u32, vreinterpretq_u32_u8, vrev32q_u8, vsha256h2q_u32,
     vsha256hq_u32, vsha256su0q_u32, vsha256su1q_u32, vst1q_u32,
 };
 use std::arch::is_aarch64_feature_detected;
+
+use super::BLOCK;
+use super::kernel::{ROUND_CONSTANTS, Run};
 
 /// Proof that the CPU has the instructions: only [`detect`](Self::detect) makes one.
 #[derive(Clone, Copy)]
@@ -40,22 +42,24 @@ fn compress<const N: usize>(runs: [Run<'_>; N]) {
 
     for index in 0..count {
         let (abcd_before, efgh_before) = (abcd, efgh);
-        let mut words = [[vdupq_n_u32(0); 4]; N];
-        for i in 0..4 {
+        let mut words = [[vdupq_n_u32(0); N]; 4];
+        for (i, words) in words.iter_mut().enumerate() {
             let constants = round_constants(i);
             for lane in 0..N {
-                words[lane][i] = load_words(&runs[lane].blocks[index], i);
-                four_rounds(&mut abcd[lane], &mut efgh[lane], vaddq_u32(words[lane][i], constants));
+                words[lane] = load_words(&runs[lane].blocks[index], i);
+                let sums = vaddq_u32(words[lane], constants);
+                four_rounds(&mut abcd[lane], &mut efgh[lane], sums);
             }
         }
-        // The last sixteen words are all that the next sixteen depend on.
+        // The next four words follow from the last sixteen, and take the place of the oldest.
         for group in 1..4 {
             for i in 0..4 {
                 let constants = round_constants(4 * group + i);
                 for lane in 0..N {
-                    let words = &mut words[lane];
-                    words[i] = next_words(words[i], words[(i + 1) % 4], words[(i + 2) % 4], words[(i + 3) % 4]);
-                    four_rounds(&mut abcd[lane], &mut efgh[lane], vaddq_u32(words[i], constants));
+                    let [a, b, c, d] = [0, 1, 2, 3].map(|ahead| words[(i + ahead) % 4][lane]);
+                    words[i][lane] = next_words(a, b, c, d);
+                    let sums = vaddq_u32(words[i][lane], constants);
+                    four_rounds(&mut abcd[lane], &mut efgh[lane], sums);
                 }
             }
         }

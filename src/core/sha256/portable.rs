@@ -1,7 +1,7 @@
 //! The compression function of the `sha2` crate, for CPUs this module has no instructions for: one lane after the
 //! other.
 
-use super::Run;
+use super::kernel::Run;
 
 /// Compresses all runs.
 pub(super) fn compress<const N: usize>(runs: [Run<'_>; N]) {

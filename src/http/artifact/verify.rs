@@ -9,7 +9,7 @@ use axum::extract::State;
 use crate::api::artifact::{VerifyAnswer, VerifyRequest};
 use crate::api::problem::Problem;
 use crate::api::route;
-use crate::core::json::explain;
+use crate::core::json::{Object, explain};
 use crate::http::extract::{Segments, bad_parameter, hash, small_body};
 use crate::http::problem::Failure;
 use crate::service::Registry;
@@ -39,6 +39,7 @@ pub async fn verify_artifact(
         VerifyRequest::default()
     } else {
         serde_json::from_slice(&body)
+            .map(|Object(request)| request)
             .map_err(|error| bad_parameter("body", &format!("the body is not valid: {}", explain(&error))))?
     };
     Ok(Json(registry.verify_artifact(hash(&content_hash)?, request.expected_hash.as_deref()).await?))

@@ -32,8 +32,13 @@ impl Stamp {
     /// # Errors
     /// When the file system does not answer.
     pub fn of(file: &File) -> io::Result<Self> {
-        let data = file.metadata()?;
-        Ok(Self(format!("{}:{}:{}.{:09}", data.ino(), data.size(), data.ctime(), data.ctime_nsec())))
+        Ok(Self::from_metadata(&file.metadata()?))
+    }
+
+    /// The stamp of a file that was already asked.
+    #[must_use]
+    pub fn from_metadata(data: &fs::Metadata) -> Self {
+        Self(format!("{}:{}:{}.{:09}", data.ino(), data.size(), data.ctime(), data.ctime_nsec()))
     }
 
     /// The stamp as it lies in a row.

@@ -1,0 +1,29 @@
+//! The client: reads and verifies artifact directories, sends them and fetches them.
+//!
+//! In reading order: what goes wrong ([`error`]) and what is told meanwhile ([`progress`]); a directory on disk
+//! ([`directory`], on top of `scan`); the server as seen from here ([`server`], `retry`); the two operations
+//! ([`push`] with `feed`, `session` and `memory`; [`pull`] with `download`, `group`, `fetch` and `staging`);
+//! `lock` and `offload` serve both.
+
+pub mod error;
+pub mod progress;
+
+pub mod directory;
+mod scan;
+
+mod retry;
+pub mod server;
+
+mod feed;
+mod lock;
+mod memory;
+mod offload;
+pub mod push;
+mod session;
+
+mod download;
+mod fetch;
+mod group;
+pub mod pull;
+pub mod reference;
+mod staging;
