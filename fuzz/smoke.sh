@@ -22,9 +22,9 @@ seed() {
 }
 
 rm -rf seeds
-find "$golden/checkpoints" "$golden/checkpoints-negative" "$golden/chains" -name '*.safetensors' -size -64k |
+find "$golden/checkpoints" "$golden/checkpoints-negative" "$golden/chains" -type f -name '*.safetensors' -size -64k |
     while read -r file; do seed decoder "$file"; done
-find "$golden" -name header.json -size -64k | while read -r file; do seed header "$file"; done
+find "$golden" -type f -name header.json -size -64k | while read -r file; do seed header "$file"; done
 mkdir -p seeds/tar seeds/range seeds/intake
 for name in single-fp32 shards-3 mixed-dtypes zero-size; do
     dir=$golden/checkpoints/$name
@@ -44,6 +44,6 @@ for target in decoder header tar range intake; do
     echo "== $target"
     mkdir -p "corpus/$target"
     cargo +nightly fuzz run "$target" "corpus/$target" "seeds/$target" -- \
-        -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -print_final_stats=0
+        -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0
 done
 echo "every target held"
