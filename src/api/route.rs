@@ -8,6 +8,8 @@ pub const UPLOAD_OFFSET: &str = "upload-offset";
 pub const UPLOAD_LENGTH: &str = "upload-length";
 /// Header with the name of the request in the server's log.
 pub const REQUEST_ID: &str = "x-request-id";
+/// Header with the length of a file; it gets through proxies that take Content-Length off the answer to a HEAD.
+pub const LINKED_SIZE: &str = "x-linked-size";
 /// Header with the element type of a tensor.
 pub const TENSOR_DTYPE: &str = "x-tensor-dtype";
 /// Header with the dimensions of a tensor, as a JSON array.

@@ -10,6 +10,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::directory::{Directory, Reader};
 use super::error::Error;
+use super::progress::Progress;
 use super::scan::{PIECE, Scan};
 use crate::core::error::DomainError;
 use crate::core::intake::Verified;
@@ -31,12 +32,18 @@ pub(super) struct Feed {
 /// What the sender of one body and whoever waits for its answer tell each other.
 #[derive(Default)]
 pub(super) struct Gauge {
+    handed: AtomicU64,
     taken: AtomicU64,
     stopped: AtomicBool,
 }
 
 impl Gauge {
-    /// Bytes that the connection has asked for and used up.
+    /// Bytes that the connection was given.
+    pub(super) fn handed(&self) -> u64 {
+        self.handed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of these that it has used up, since it asked for more.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -68,21 +75,34 @@ impl Feed {
         Ok(Self { scan: directory.scan(), reader, directory, failure: None })
     }
 
-    /// Hashes a file up to `offset` without sending it.
-    pub(super) fn catch_up(&mut self, file: usize, offset: u64) -> Result<(), Error> {
+    /// Hashes each file up to its offset without sending it.
+    pub(super) fn catch_up_all(&mut self, offsets: &[u64], progress: &dyn Progress) -> Result<(), Error> {
+        let mut behind = 0;
+        for (file, offset) in offsets.iter().enumerate() {
+            self.catch_up(file, *offset, |at| progress.at(behind + at))?;
+            behind += offset;
+        }
+        Ok(())
+    }
+
+    fn catch_up(&mut self, file: usize, offset: u64, told: impl Fn(u64)) -> Result<(), Error> {
+        if self.scan.seen(file) >= offset {
+            return Ok(());
+        }
         let mut buffer = vec![0; PIECE];
         while self.scan.seen(file) < offset {
             let seen = self.scan.seen(file);
             let most = usize::try_from(offset - seen).map_or(PIECE, |left| left.min(PIECE));
             let Some(chunk) = self.reader.next(file, seen, &mut buffer[..most])? else { break };
             self.scan.take(file, chunk)?;
+            told(self.scan.seen(file));
         }
         Ok(())
     }
 
     /// The bytes of a file from `offset` on; `None` at its end.
     fn piece(&mut self, file: usize, offset: u64) -> Result<Option<Bytes>, Error> {
-        self.catch_up(file, offset)?;
+        self.catch_up(file, offset, |_| ())?;
         let mut buffer = BytesMut::zeroed(SEND_PIECE);
         let Some(len) = self.reader.next(file, offset, &mut buffer)?.map(<[u8]>::len) else { return Ok(None) };
         buffer.truncate(len);
@@ -97,7 +117,7 @@ impl Feed {
     /// Hashes what is left, and judges the directory.
     pub(super) fn settle(&mut self) -> Result<Verified, Error> {
         for file in 0..self.directory.files().len() {
-            self.catch_up(file, self.directory.files()[file].len)?;
+            self.catch_up(file, self.directory.files()[file].len, |_| ())?;
         }
         let Self { directory, reader, scan, .. } = self;
         directory.settle(scan, reader, None)
@@ -159,6 +179,7 @@ pub(super) fn body(
             }
         };
         at.handed = piece.len() as u64;
+        at.gauge.handed.fetch_add(at.handed, Ordering::Relaxed);
         at.offset += at.handed;
         at.ahead = read_ahead(&at.feed, at.file, at.offset);
         Ok(Some((piece, at)))

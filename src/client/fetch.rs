@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_RANGE, RANGE};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_RANGE, RANGE};
 use reqwest::{Method, Response, StatusCode, Url};
 use rustix::fs::OFlags;
 use tokio::task::JoinHandle;
@@ -19,6 +19,7 @@ use super::progress::Progress;
 use super::retry::{Patience, Trouble};
 use super::scan::{PIECE, Scan};
 use super::server::Server;
+use crate::api::route::LINKED_SIZE;
 use crate::core::error::DomainError;
 use crate::core::sha256::Sha256;
 
@@ -257,10 +258,12 @@ impl<'a> Fetch<'a> {
                 Ok(None) => break Ok(()),
                 Err(trouble) => break Err(trouble),
             }
-            if buffer.len() >= PIECE
-                && let Some(before) = writing.replace(write(sink, buffer.split().freeze()))
-            {
-                offload::done(before).await?;
+            if buffer.len() >= PIECE {
+                // One at a time: two that wait for the sink would not get it in the order of their bytes.
+                if let Some(before) = writing.take() {
+                    offload::done(before).await?;
+                }
+                writing = Some(write(sink, buffer.split().freeze()));
             }
         };
         // What has come before a break counts, whatever the break was.
@@ -294,9 +297,18 @@ fn strong_tag(answer: &Response) -> Option<&str> {
     answer.headers().get(ETAG)?.to_str().ok().filter(|tag| tag.starts_with('"'))
 }
 
-/// The length of the body; the client library hides it where a proxy has removed it.
-pub(super) fn length(answer: &Response) -> Option<u64> {
-    answer.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+/// The length of a body that is on its way.
+fn length(answer: &Response) -> Option<u64> {
+    number(answer.headers().get(CONTENT_LENGTH)?)
+}
+
+/// The length of the whole that a HEAD has asked about, also where a proxy has taken its Content-Length off.
+pub(super) fn whole_length(answer: &Response) -> Option<u64> {
+    answer.headers().get(LINKED_SIZE).and_then(number).or_else(|| length(answer))
+}
+
+fn number(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
 }
 
 fn changed(name: &str) -> Trouble {

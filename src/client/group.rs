@@ -10,7 +10,7 @@ use reqwest::Method;
 use reqwest::header::CONTENT_DISPOSITION;
 
 use super::error::Error;
-use super::fetch::{Digests, Fetch, Remote, Sink, length, lock, tag_name};
+use super::fetch::{Digests, Fetch, Remote, Sink, lock, tag_name, whole_length};
 use super::offload::blocking;
 use super::progress::{Phase, Progress};
 use super::pull::{Pull, Pulled, PulledGroup};
@@ -43,7 +43,7 @@ impl Pull<'_> {
         let url = self.server.url(&route::params(hash));
         let head = self.found(async || self.server.ask(self.server.request(Method::HEAD, url.clone())).await);
         let head = head.await?.ok_or_else(|| self.missing())?;
-        let len = length(&head).ok_or_else(|| {
+        let len = whole_length(&head).ok_or_else(|| {
             Error::unavailable("the server does not tell the group's length", "Check the proxies on the way to it.")
         })?;
         let told = head.headers().get(CONTENT_DISPOSITION).and_then(|value| group_told(value.to_str().ok()?));

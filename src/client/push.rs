@@ -153,9 +153,11 @@ impl Push<'_> {
             };
             match sent {
                 Ok((verified, artifact, created)) => return self.done(verified, &artifact, created, bytes_sent),
-                // What an earlier run has sent may have been something else than what lies there now.
                 Err(Setback::Gone(_)) => {}
-                Err(Setback::Failed(error)) if error.kind() == Kind::Refused && is_about_bytes(&error) => {}
+                // What an earlier run has sent may have been something else than what lies there now.
+                Err(Setback::Failed(error)) if error.kind() == Kind::Refused && ends_session(&error) => {
+                    session.abort().await;
+                }
                 Err(Setback::Failed(error)) => return Err(self.give_up(&session, error).await),
             }
             self.progress.note("the earlier upload cannot be continued; starting again");
@@ -179,12 +181,10 @@ impl Push<'_> {
         }
     }
 
-    /// A verdict ends the session; anything else leaves it for the next run.
+    /// A verdict about the bytes ends the session; anything else, a refused token too, leaves it for the next run.
     async fn give_up(&self, session: &Session<'_>, error: Error) -> Error {
-        if error.is_verdict() {
-            if error.kind() == Kind::Integrity {
-                session.abort().await;
-            }
+        if error.kind() == Kind::Integrity || ends_session(&error) {
+            session.abort().await;
             if let Some(memory) = &self.memory {
                 memory.forget();
             }
@@ -219,6 +219,12 @@ impl Push<'_> {
         let files = self.directory.files();
         let offsets: Vec<u64> = files.iter().map(|file| offset(&upload, &file.name)).collect();
         let mut behind: u64 = offsets.iter().sum();
+        if behind > 0 {
+            // What an earlier run has sent is hashed here before anything is added to it.
+            self.progress.begin(Phase::Verify, behind, 0);
+            let (feed, progress, offsets) = (Arc::clone(&self.feed), Arc::clone(self.progress), offsets.clone());
+            blocking(move || feed::lock(&feed).catch_up_all(&offsets, &*progress)).await?;
+        }
         let mut finished = upload.state == UploadState::Finished;
         self.progress.begin(Phase::Send, self.directory.size(), behind);
         for (file, start) in offsets.into_iter().enumerate() {
@@ -247,14 +253,13 @@ impl Push<'_> {
     ) -> Result<bool, Setback> {
         let local = &self.directory.files()[file];
         let mut patience = Patience::default();
+        // How far this run has sent the file; beyond it the server has bytes of an earlier one.
+        let mut reached = offset;
         while offset < local.len {
-            // What an earlier run has sent is hashed here before anything is added to it.
-            let feed = Arc::clone(&self.feed);
-            blocking(move || feed::lock(&feed).catch_up(file, offset)).await?;
             self.progress.at(behind + offset);
             let target = (file, &*local.name, local.len);
-            let sent = session.append(&self.feed, target, offset, |at| self.progress.at(behind + at)).await;
-            let now = match sent {
+            let shown = |at| self.progress.at(behind + at);
+            let now = match session.append(&self.feed, target, offset, shown, &mut reached).await {
                 Ok(now) => now,
                 Err(trouble) => match self.after(session, (&local.name, local.len), trouble, &mut patience).await? {
                     Stored::Upto(now) => now,
@@ -268,7 +273,7 @@ impl Push<'_> {
                 )));
             }
             if now > offset {
-                *bytes_sent += now - offset;
+                *bytes_sent += now.min(reached).saturating_sub(offset);
                 patience.progressed();
             } else {
                 // No progress, whatever the server says: this must not go on for ever.
@@ -303,9 +308,7 @@ fn stuck() -> Error {
     Error::unavailable("the server stores nothing of what is sent", "Try again later, or tell the server's operator.")
 }
 
-/// True for refusals that other bytes could mend.
-fn is_about_bytes(error: &Error) -> bool {
-    [ErrorCode::CheckpointIntegrity, ErrorCode::ArtifactInvalid, ErrorCode::RegistryUploadState]
-        .iter()
-        .any(|code| error.is(*code))
+/// True for refusals after which the session cannot become an artifact, whoever asks.
+fn ends_session(error: &Error) -> bool {
+    matches!(error.problem().status, 404 | 409 | 410 | 415 | 422)
 }

@@ -43,7 +43,7 @@ pub(super) struct Session<'a> {
     url: Url,
 }
 
-/// How the end of one file's transfer looks.
+/// How far a file has come.
 pub(super) enum Stored {
     /// This many bytes of the file are stored now.
     Upto(u64),
@@ -121,14 +121,15 @@ impl<'a> Session<'a> {
         Ok(if upload.state == UploadState::Finished { Stored::Finished } else { Stored::Upto(offset(&upload, name)) })
     }
 
-    /// Sends a file from `offset` to its end in one request; the offset that is stored afterwards, also where the
-    /// server has refused `offset` and told the right one.
+    /// Sends a file from `offset` to its end in one request; the offset that is stored afterwards. `reached` rises to
+    /// where the connection has got bytes. Where the server has refused `offset`, none of them were taken.
     pub(super) async fn append(
         &self,
         feed: &Arc<Mutex<Feed>>,
         (file, name, len): (usize, &str, u64),
         offset: u64,
         moved: impl Fn(u64),
+        reached: &mut u64,
     ) -> Result<u64, Trouble> {
         let gauge = Arc::new(Gauge::default());
         let request = self
@@ -141,15 +142,18 @@ impl<'a> Session<'a> {
             .body(Body::wrap_stream(feed::body(feed, file, offset, &gauge)));
         let answer = self.watch(request.send(), &gauge, len - offset, |taken| moved(offset + taken)).await;
         gauge.stop();
+        let handed = offset + gauge.handed();
         if let Some(failure) = feed::lock(feed).failure() {
             return Err(failure.into());
         }
-        let answer = answer?;
-        let told = number(&answer, UPLOAD_OFFSET);
-        if answer.status() != StatusCode::CONFLICT || told.is_none() {
-            self.server.judge(answer).await?;
+        let told = answer.as_ref().ok().and_then(|answer| Some((answer.status(), number(answer, UPLOAD_OFFSET)?)));
+        if let Some((StatusCode::CONFLICT, right)) = told {
+            // An earlier request was still being stored when this one asked.
+            return Ok(right);
         }
-        told.ok_or_else(|| {
+        *reached = handed.max(*reached);
+        self.server.judge(answer?).await?;
+        told.map(|(_, offset)| offset).ok_or_else(|| {
             Error::unavailable("the server does not tell how much it has stored", "Check the proxies on the way.")
                 .into()
         })

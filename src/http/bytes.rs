@@ -70,8 +70,7 @@ fn describe(response: &mut Response, fetched: &Fetched, content_type: &'static s
     // No browser shall take stored bytes for a page.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CONTENT_DISPOSITION, text(disposition(&fetched.file_name))?);
-    // Survives proxies that strip Content-Length from HEAD.
-    headers.insert("x-linked-size", fetched.len.into());
+    headers.insert(route::LINKED_SIZE, fetched.len.into());
     if let Some(digest) = fetched.digest {
         headers.insert("repr-digest", text(format!("sha-256=:{}:", STANDARD.encode(digest)))?);
     }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 /// A tensor to be put somewhere.
 #[derive(Clone, Debug)]
-pub struct Tensor {
+pub(crate) struct Tensor {
     pub dtype: Dtype,
     pub shape: Vec<usize>,
     pub data: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Tensor {
 
 /// An artifact, and its hashes computed in the plainest way.
 #[derive(Clone, Debug)]
-pub struct Artifact {
+pub(crate) struct Artifact {
     pub header: String,
     pub files: Vec<(String, Vec<u8>)>,
     pub content_hash: String,
@@ -29,12 +29,12 @@ pub struct Artifact {
 }
 
 /// Lowercase hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What an element type is called in a container and in a header, and its width.
-pub fn codes(dtype: Dtype) -> (&'static str, &'static str, usize) {
+pub(crate) fn codes(dtype: Dtype) -> (&'static str, &'static str, usize) {
     match dtype {
         Dtype::F32 => ("F32", "float32", 4),
         Dtype::F16 => ("F16", "float16", 2),
@@ -44,7 +44,7 @@ pub fn codes(dtype: Dtype) -> (&'static str, &'static str, usize) {
 
 impl Artifact {
     /// Writes it to a directory of its own.
-    pub fn write(&self) -> tempfile::TempDir {
+    pub(crate) fn write(&self) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("header.json"), &self.header).unwrap();
         for (name, bytes) in &self.files {
@@ -54,13 +54,13 @@ impl Artifact {
     }
 
     /// Bytes of all files but the header.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 }
 
 /// A checkpoint of about `megabytes` in `shards` files, different for each `seed`.
-pub fn large(seed: u8, megabytes: usize, shards: usize) -> Artifact {
+pub(crate) fn large(seed: u8, megabytes: usize, shards: usize) -> Artifact {
     let mut state = u64::from(seed) | 1 << 32;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -76,7 +76,7 @@ pub fn large(seed: u8, megabytes: usize, shards: usize) -> Artifact {
 }
 
 /// Puts tensors into `shards` files and writes the header that belongs to them.
-pub fn build(tensors: &BTreeMap<String, Tensor>, shards: usize, round: u64, version: u32) -> Artifact {
+pub(crate) fn build(tensors: &BTreeMap<String, Tensor>, shards: usize, round: u64, version: u32) -> Artifact {
     let shards = shards.min(tensors.len());
     let mut groups: Vec<&str> = tensors.keys().map(|name| name.split('.').next().unwrap()).collect();
     groups.dedup();

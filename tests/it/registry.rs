@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::vectors::command;
 
 /// A running registry; it is killed when this is dropped.
-pub struct Registry {
+pub(crate) struct Registry {
     place: TempDir,
     process: Child,
     address: SocketAddr,
@@ -19,24 +19,24 @@ pub struct Registry {
 
 impl Registry {
     /// Starts an empty one on a free port.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let place = tempfile::tempdir().unwrap();
         let (process, address) = serve(place.path(), "127.0.0.1:0");
         Self { place, process, address }
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Its URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Kills it as a power cut would, and starts it again on the same port over the same data.
-    pub fn crash_and_restart(&mut self) {
+    pub(crate) fn crash_and_restart(&mut self) {
         self.kill();
         let (process, address) = serve(self.place.path(), &self.address.to_string());
         assert_eq!(address, self.address);
@@ -44,7 +44,7 @@ impl Registry {
     }
 
     /// Every file that it keeps, wherever that is.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         let mut open = vec![self.place.path().to_owned()];
         while let Some(directory) = open.pop() {
@@ -77,7 +77,7 @@ fn serve(place: &Path, listen: &str) -> (Child, SocketAddr) {
         .unwrap();
     let mut line = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let told: Value = serde_json::from_str(&line).expect("the line that says where it listens");
+    let told: Value = serde_json::from_str(&line).unwrap();
     let address = told["listening"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
     (process, address)
 }

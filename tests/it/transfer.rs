@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -31,6 +32,19 @@ impl Home {
         entries.filter(|path| path.file_name().unwrap().to_string_lossy().contains(".cairn-")).collect()
     }
 
+    /// Waits until a pull has this many bytes of weights on the disk.
+    fn wait_for(&self, bytes: u64) {
+        let staged = || -> u64 {
+            let files = self.beside().into_iter().flat_map(|staging| fs::read_dir(staging).unwrap());
+            files.map(|file| file.unwrap()).filter(is_weights).map(|file| file.metadata().unwrap().len()).sum()
+        };
+        let begun = Instant::now();
+        while staged() < bytes {
+            assert!(begun.elapsed() < Duration::from_mins(1), "only {} of {bytes} bytes are there", staged());
+            std::thread::yield_now();
+        }
+    }
+
     /// The sessions that are remembered.
     fn remembered(&self) -> usize {
         fs::read_dir(self.0.path().join("state/cairn")).map_or(0, Iterator::count)
@@ -54,6 +68,10 @@ impl Home {
     fn start(&self, arguments: &[&str], server: &str) -> Child {
         self.run(arguments, server).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
+}
+
+fn is_weights(file: &fs::DirEntry) -> bool {
+    file.path().extension().is_some_and(|extension| extension == "safetensors")
 }
 
 fn done(output: &Output) -> Value {
@@ -118,6 +136,7 @@ fn a_push_goes_on_after_broken_connections() {
     let wire = Wire::start(registry.address(), [cut(1 << 20), cut(700_000), cut(3 << 20)]);
     let pushed = done(&home.push(artifact.write().path(), &wire.url()));
     assert_eq!((&pushed["created"], &pushed["bytes_sent"]), (&true.into(), &artifact.size().into()));
+    assert!(wire.is_through());
     // What had arrived was not sent again.
     assert!(wire.up() < artifact.size() + (1 << 20), "{} bytes went out", wire.up());
     assert_eq!(done(&home.pull(&artifact.content_hash, &registry.url()))["bytes_received"], artifact.size());
@@ -179,6 +198,7 @@ fn a_pull_goes_on_after_broken_connections() {
     let wire = Wire::start(registry.address(), [cut(1 << 20), stall, cut(2 << 20)]);
     let pulled = done(&home.pull(&artifact.content_hash, &wire.url()));
     wire.release();
+    assert!(wire.is_through());
     assert_eq!(pulled["bytes_received"], artifact.size());
     assert!(wire.down() < artifact.size() + (1 << 20), "{} bytes came", wire.down());
     is_whole(&home.target(), &artifact);
@@ -192,6 +212,7 @@ fn a_killed_pull_continues_where_it_stopped() {
     let wire = Wire::start(registry.address(), [fate]);
     let mut first = home.start(&["pull", &artifact.content_hash, home.target().to_str().unwrap()], &wire.url());
     wire.wait();
+    home.wait_for(artifact.size() / 2);
     kill(&mut first);
     wire.release();
     assert!(!home.target().exists());
@@ -211,6 +232,7 @@ fn a_range_that_is_answered_by_everything_is_not_appended() {
     let deaf = Fate { no_ranges: true, ..Fate::default() };
     let wire = Wire::start(registry.address(), [cut, deaf]);
     let pulled = done(&home.pull(&artifact.content_hash, &wire.url()));
+    assert!(wire.is_through());
     assert!(pulled["bytes_received"].as_u64().unwrap() > artifact.size() * 5 / 4);
     is_whole(&home.target(), &artifact);
 }
@@ -223,6 +245,7 @@ fn left_over_bytes_that_were_damaged_cost_a_second_download_only() {
     let wire = Wire::start(registry.address(), [fate]);
     let mut first = home.start(&["pull", &artifact.content_hash, home.target().to_str().unwrap()], &wire.url());
     wire.wait();
+    home.wait_for(artifact.size() / 4);
     kill(&mut first);
     wire.release();
     let part = home.beside()[0].join("weights.safetensors");

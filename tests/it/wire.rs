@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// What happens to one connection. The default is nothing.
+/// What happens to a connection. The default is nothing.
 #[derive(Clone, Copy, Default)]
-pub struct Fate {
+pub(crate) struct Fate {
     /// Bytes from the client after which it ends.
     pub up: Option<u64>,
     /// Bytes from the server after which it ends.
@@ -24,7 +24,7 @@ pub struct Fate {
 }
 
 /// A relay in front of a server.
-pub struct Wire {
+pub(crate) struct Wire {
     address: SocketAddr,
     shared: Arc<Shared>,
     ended: Receiver<()>,
@@ -41,8 +41,9 @@ struct Shared {
 }
 
 impl Wire {
-    /// Relays to `server`; the first connections meet their fates in order, all later ones nothing.
-    pub fn start(server: SocketAddr, fates: impl IntoIterator<Item = Fate>) -> Self {
+    /// Relays to `server`. The fates are met in order, each by the first connection that comes so far: how many
+    /// connections a client opens, and which of them it uses, is its own business.
+    pub(crate) fn start(server: SocketAddr, fates: impl IntoIterator<Item = Fate>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, ended) = channel();
@@ -66,27 +67,32 @@ impl Wire {
     }
 
     /// Its URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Bytes that went to the server.
-    pub fn up(&self) -> u64 {
+    pub(crate) fn up(&self) -> u64 {
         self.shared.up.load(Ordering::Relaxed)
     }
 
     /// Bytes that went to the client.
-    pub fn down(&self) -> u64 {
+    pub(crate) fn down(&self) -> u64 {
         self.shared.down.load(Ordering::Relaxed)
     }
 
     /// Waits until a connection has met its fate.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         self.ended.recv().unwrap();
     }
 
+    /// True when every fate has met its connection.
+    pub(crate) fn is_through(&self) -> bool {
+        self.shared.fates.lock().unwrap().is_empty()
+    }
+
     /// Breaks the connections that stand still.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         *self.shared.released.lock().unwrap() = true;
         self.shared.release.notify_all();
     }
@@ -94,60 +100,64 @@ impl Wire {
 
 impl Shared {
     fn connection(self: &Arc<Self>, client: TcpStream) {
-        let fate = self.fates.lock().unwrap().pop_front().unwrap_or_default();
         let Ok(server) = TcpStream::connect(self.server) else { return };
         let (from, to, shared) = (server.try_clone().unwrap(), client.try_clone().unwrap(), Arc::clone(self));
-        let down = thread::spawn(move || shared.pump(from, &to, fate.down, fate, &shared.down, false));
-        self.pump(client, &server, fate.up, fate, &self.up, true);
+        let down = thread::spawn(move || shared.pump(from, &to, false));
+        self.pump(client, &server, true);
         down.join().unwrap();
     }
 
-    fn pump(
-        &self,
-        mut from: TcpStream,
-        mut to: &TcpStream,
-        limit: Option<u64>,
-        fate: Fate,
-        total: &AtomicU64,
-        up: bool,
-    ) {
+    fn pump(&self, mut from: TcpStream, mut to: &TcpStream, up: bool) {
         let mut buffer = vec![0; 16 << 10];
         let mut passed = 0;
-        loop {
-            let most = limit.map_or(buffer.len(), |limit| buffer.len().min((limit - passed) as usize));
-            if most == 0 {
-                self.ended.lock().unwrap().send(()).ok();
-                if fate.stall {
-                    let mut released = self.released.lock().unwrap();
-                    while !*released {
-                        released = self.release.wait(released).unwrap();
-                    }
-                }
-                break;
-            }
-            let Ok(read @ 1..) = from.read(&mut buffer[..most]) else { break };
-            let piece = &mut buffer[..read];
-            if let Some(flip) = fate.flip.filter(|flip| !up && (passed..passed + read as u64).contains(flip)) {
-                piece[(flip - passed) as usize] ^= 1;
-            }
-            if fate.no_ranges && up {
-                hide(piece, b"\r\nrange:");
-            }
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            let mut piece = &mut buffer[..read];
+            let (end, stall) = self.meet(&mut piece, passed, up);
             if to.write_all(piece).is_err() {
                 break;
             }
-            passed += read as u64;
-            total.fetch_add(read as u64, Ordering::Relaxed);
+            passed += piece.len() as u64;
+            if up { &self.up } else { &self.down }.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            if end {
+                self.ended.lock().unwrap().send(()).ok();
+                let mut released = self.released.lock().unwrap();
+                while stall && !*released {
+                    released = self.release.wait(released).unwrap();
+                }
+                break;
+            }
         }
         // Both directions end together, as they do when a cable is pulled.
         from.shutdown(Shutdown::Both).ok();
         to.shutdown(Shutdown::Both).ok();
     }
+
+    /// Lets the next fate befall a piece, if it is its turn. Whether the connection ends with it, and stands still.
+    fn meet(&self, piece: &mut &mut [u8], passed: u64, up: bool) -> (bool, bool) {
+        let mut fates = self.fates.lock().unwrap();
+        let Some(fate) = fates.front().copied() else { return (false, false) };
+        let room = |limit: u64| usize::try_from(limit.saturating_sub(passed)).unwrap();
+        let limit = if up { fate.up } else { fate.down };
+        if let Some(room) = limit.map(room).filter(|room| *room <= piece.len()) {
+            *piece = &mut std::mem::take(piece)[..room];
+            fates.pop_front();
+            return (true, fate.stall);
+        }
+        if let Some(at) = fate.flip.filter(|flip| !up && *flip >= passed).map(room).filter(|at| *at < piece.len()) {
+            piece[at] ^= 1;
+            fates.pop_front();
+        } else if fate.no_ranges && up && hide(piece, b"\r\nrange:") {
+            fates.pop_front();
+        }
+        (false, false)
+    }
 }
 
-/// Renames a header where it stands.
-fn hide(piece: &mut [u8], name: &[u8]) {
-    if let Some(at) = piece.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name)) {
+/// Renames a header where it stands; false when it is not there.
+fn hide(piece: &mut [u8], name: &[u8]) -> bool {
+    let at = piece.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name));
+    if let Some(at) = at {
         piece[at + 2] = b'x';
     }
+    at.is_some()
 }
