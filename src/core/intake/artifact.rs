@@ -268,6 +268,11 @@ impl Intake {
         Ok(Verified { header: Arc::clone(&self.header), groups, files, warnings })
     }
 
+    /// Gives back what only an unfinished intake needs. Nothing can be taken in or finished afterwards.
+    pub fn release(&mut self) {
+        (self.walks, self.groups, self.places) = (Vec::new(), Vec::new(), Vec::new());
+    }
+
     fn digest(&self, index: usize) -> Result<[u8; 32], DomainError> {
         // Only a caller that does not read back what is pending meets an unfinished walk here.
         self.walks[index].digest().ok_or_else(|| DomainError::integrity("the canonical hash is not complete"))

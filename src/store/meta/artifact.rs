@@ -180,6 +180,16 @@ impl MetaStore {
         Ok(sqlx::query_scalar(sql::ARTIFACT_HEADER).bind(hash.to_string()).fetch_optional(self.read()).await?)
     }
 
+    /// SHA-256 of the header that is stored for an artifact.
+    ///
+    /// # Errors
+    /// When the database fails or the row is unreadable.
+    pub async fn header_digest(&self, hash: ContentHash) -> Result<Option<BlobDigest>, StoreError> {
+        let row: Option<String> =
+            sqlx::query_scalar(sql::ARTIFACT_HEADER_DIGEST).bind(hash.to_string()).fetch_optional(self.read()).await?;
+        row.map(|digest| digest.parse().map_err(|_| corrupt("artifacts", "header_digest"))).transpose()
+    }
+
     /// Artifacts that hold a group with this hash, and the group's name in each; a few of them.
     ///
     /// # Errors

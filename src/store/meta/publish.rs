@@ -32,9 +32,18 @@ pub enum Stored {
     Existed {
         /// Keys that nothing refers to any more.
         unused: Vec<String>,
-        /// The header that is kept.
-        header: Vec<u8>,
+        /// True when the header that is kept is the one that was sent.
+        same_header: bool,
     },
+}
+
+/// Where the text of a header is.
+#[derive(Clone, Copy, Debug)]
+pub enum HeaderText<'a> {
+    /// At hand.
+    Here(&'a [u8]),
+    /// In the upload session of this name, which ends with the artifact.
+    Upload(&'a str),
 }
 
 impl MetaStore {
@@ -48,15 +57,14 @@ impl MetaStore {
     pub async fn store_artifact(
         &self,
         verified: &Verified,
-        header: &[u8],
+        header: (HeaderText<'_>, BlobDigest),
         blobs: &[ReadyBlob],
-        upload: Option<&str>,
         at: i64,
     ) -> Result<Stored, StoreError> {
         let hash = verified.content_hash().to_string();
         let mut tx = self.begin().await?;
-        let existing: Option<Vec<u8>> =
-            sqlx::query_scalar(sql::ARTIFACT_HEADER).bind(&hash).fetch_optional(&mut *tx).await?;
+        let existing: Option<String> =
+            sqlx::query_scalar(sql::ARTIFACT_HEADER_DIGEST).bind(&hash).fetch_optional(&mut *tx).await?;
         let mut unused = Vec::new();
         for (file, ready) in verified.files().iter().zip(blobs) {
             unused.extend(adopt_blob(&mut tx, existing.is_none(), file.digest, file.len, ready).await?);
@@ -64,14 +72,14 @@ impl MetaStore {
         if existing.is_none() {
             insert_artifact(&mut tx, verified, header, at).await?;
         }
-        if let Some(id) = upload {
+        if let HeaderText::Upload(id) = header.0 {
             sqlx::query(sql::CLOSE_UPLOAD).bind(id).bind("finished").bind(None::<String>).execute(&mut *tx).await?;
             sqlx::query(sql::CLEAR_UPLOAD_FILES).bind(id).execute(&mut *tx).await?;
         }
         tx.commit().await?;
         Ok(match existing {
             None => Stored::Created { unused },
-            Some(header) => Stored::Existed { unused, header },
+            Some(digest) => Stored::Existed { unused, same_header: digest == header.1.to_string() },
         })
     }
 }
@@ -118,16 +126,18 @@ async fn adopt_blob(
 async fn insert_artifact(
     tx: &mut Transaction<'static, Sqlite>,
     verified: &Verified,
-    header_text: &[u8],
+    (text, digest): (HeaderText<'_>, BlobDigest),
     at: i64,
 ) -> Result<(), StoreError> {
     let header = verified.header();
     let hash = verified.content_hash().to_string();
     let size = verified.files().iter().map(|file| file.len).sum();
-    sqlx::query(sql::INSERT_ARTIFACT)
-        .bind(&hash)
-        .bind(header_text)
-        .bind(BlobDigest::of(header_text).to_string())
+    let insert = match text {
+        HeaderText::Here(text) => sqlx::query(sql::INSERT_ARTIFACT).bind(&hash).bind(text),
+        HeaderText::Upload(id) => sqlx::query(sql::INSERT_ARTIFACT_OF_UPLOAD).bind(&hash).bind(id),
+    };
+    insert
+        .bind(digest.to_string())
         .bind(i64::from(header.schema_version))
         .bind(signed(header.round_index))
         .bind(header.parent_hash.map(|parent| parent.to_string()))
