@@ -31,7 +31,7 @@ impl Registry {
             return Err(hash_mismatch(expected.unwrap_or_default(), &hash.to_string()).into());
         }
         let known = self.known(hash).await?;
-        let text = self.meta.header(hash).await?.ok_or_else(|| ServiceError::not_found("the artifact"))?;
+        let text = self.header_text(hash, &known).await?;
         let keys: Option<Vec<BlobKey>> = known.row.files.iter().map(|file| BlobKey::parse(&file.blob.key)).collect();
         let (blobs, header_digest) = (self.blobs.clone(), known.row.header_digest);
         let computed = tokio::task::spawn_blocking(move || {

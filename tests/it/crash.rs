@@ -47,15 +47,22 @@ fn checkpoint(rng: &mut Rng) -> Checkpoint {
     }
 }
 
-/// Pushes until the server has acknowledged it, however often it dies.
-async fn push(shared: &Shared, checkpoint: &Checkpoint, by_session: bool, rng: &mut Rng) {
-    while !by_session {
+/// Sends the archive until the server has acknowledged it.
+async fn put(shared: &Shared, checkpoint: &Checkpoint) {
+    loop {
         let api = shared.api().await;
         let request = api.request(reqwest::Method::PUT, &checkpoint.path());
         if let Ok(answer) = try_send(request.header("content-type", "application/x-tar").body(checkpoint.tar())).await {
             assert!(answer.status.is_success(), "{}", answer.text());
             return;
         }
+    }
+}
+
+/// Pushes until the server has acknowledged it, however often it dies.
+async fn push(shared: &Shared, checkpoint: &Checkpoint, by_session: bool, rng: &mut Rng) {
+    if !by_session {
+        return put(shared, checkpoint).await;
     }
     let session = loop {
         let api = shared.api().await;

@@ -1,7 +1,6 @@
 //! Tests through the outside of the crate: one binary, because linking is what costs.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::pedantic,

@@ -128,7 +128,6 @@ async fn odd_archives_are_refused_and_leave_nothing() {
 
     // Extended headers.
     let pax_case = |records: &[(&str, &str)]| with(&checkpoint, 1, &pax(records));
-    let size = bytes.len().to_string();
     for (what, records) in [
         ("path to another place", vec![("path", "../../etc/passwd")]),
         ("path to another file", vec![("path", "other.safetensors")]),

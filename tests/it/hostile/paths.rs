@@ -165,7 +165,7 @@ async fn refusals_do_not_repeat_what_was_sent() {
     }
     let session = api.session(&checkpoint.header).await;
     let bytes = checkpoint.file(SINGLE);
-    let container = |json: String| [&(json.len() as u64).to_le_bytes(), json.as_bytes(), &bytes[..]].concat();
+    let container = |json: String| [&(json.len() as u64).to_le_bytes(), json.as_bytes(), bytes].concat();
     for json in [
         format!(r#"{{"__metadata__":{{"format":"{SECRET}"}}}}"#),
         format!(r#"{{"__metadata__":"{SECRET}"}}"#),

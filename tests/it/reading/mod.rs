@@ -2,6 +2,7 @@
 
 mod conditions;
 mod damage;
+mod failures;
 mod names;
 mod resource;
 mod verify;

@@ -5,3 +5,4 @@ mod finish;
 mod offsets;
 mod restart;
 mod takeover;
+mod visible;

@@ -175,7 +175,7 @@ async fn bytes_that_were_never_acknowledged_are_cut_off() {
     let (mut server, checkpoint, session) = half_sent(6).await;
     for path in data::blobs(server.dir()) {
         let mut bytes = fs::read(&path).unwrap();
-        bytes.extend_from_slice(&[0xAB; 5_000]);
+        bytes.extend_from_slice(&[0xAB; 100_000]);
         fs::write(&path, bytes).unwrap();
     }
     server.resume().await;
@@ -185,6 +185,9 @@ async fn bytes_that_were_never_acknowledged_are_cut_off() {
     }
     assert_eq!(server.api.finish(&session).await.status, 201);
     server.api.check(&checkpoint).await;
+    server.api.verify(&checkpoint.path(), "").await.expect(StatusCode::OK);
+    let lengths: u64 = data::blobs(server.dir()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert_eq!(lengths, checkpoint.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
 }
 
 /// Files of no session and no artifact go at the next start, and nothing else does.

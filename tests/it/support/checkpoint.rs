@@ -85,10 +85,6 @@ impl Checkpoint {
     pub fn file(&self, name: &str) -> &[u8] {
         &self.files.iter().find(|(told, _)| told == name).unwrap().1
     }
-
-    pub fn size(&self) -> u64 {
-        self.files.iter().map(|(_, data)| data.len() as u64).sum()
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -125,6 +125,15 @@ impl Api {
         self.finish(&session).await
     }
 
+    /// As above, but the answer to the first PATCH is the one that counts.
+    pub async fn store_by_session_until_refused(&self, checkpoint: &Checkpoint) -> Answer {
+        let session = self.session(&checkpoint.header).await;
+        let (name, data) = &checkpoint.files[0];
+        let answer = self.patch(&session, name, 0, data.clone()).await;
+        self.delete(&session).await;
+        answer
+    }
+
     /// Reads everything of a stored checkpoint and compares every byte and every hash with what it must be.
     pub async fn check(&self, checkpoint: &Checkpoint) {
         let path = checkpoint.path();

@@ -11,7 +11,6 @@ use super::checkpoint::sha256;
 #[derive(Debug, Deserialize)]
 pub struct Vector {
     pub id: String,
-    pub kind: String,
     pub path: String,
     pub files: Vec<FileOf>,
     pub expect: serde_json::Value,
