@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::error::ServiceError;
+use super::lookup::Known;
 use super::registry::Registry;
 use super::shelf::OpenBlob;
 use crate::core::digest::{BlobDigest, ContentHash, GroupHash, to_hex};

@@ -101,7 +101,7 @@ impl Registry {
         if let Some(layout) = self.shelf.layouts.get(&hash) {
             return Ok((layout, blobs));
         }
-        let text = self.meta.header(hash).await?.ok_or_else(|| ServiceError::not_found("the artifact"))?;
+        let text = self.header_text(hash, known).await?;
         let files: Vec<Arc<File>> = blobs.iter().map(|blob| Arc::clone(&blob.file)).collect();
         let layout = Arc::new(tokio::task::spawn_blocking(move || Layout::read(&text, &files)).await??);
         if layout.places.len() <= LAYOUT_TENSORS {
