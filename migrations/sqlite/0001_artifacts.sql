@@ -52,6 +52,8 @@ create table uploads (
     id text not null primary key,
     content_hash text not null check (length(content_hash) = 64),
     header blob not null,
+    header_digest text not null check (length(header_digest) = 64),
+    weight_files integer not null check (weight_files > 0),
     state text not null check (state in ('open', 'finished', 'refused', 'aborted')),
     -- The refusal as a problem document.
     problem text,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::route;
 use crate::core::error::{DomainError, ErrorCode};
 
 /// Media type of a problem document.
@@ -49,7 +50,7 @@ impl Problem {
     pub fn new(error: &DomainError, status: u16) -> Self {
         let code = error.code();
         Self {
-            kind: format!("/docs/errors#{code}"),
+            kind: format!("{}#{code}", route::ERRORS),
             title: code.as_str().replace('_', " "),
             status,
             code: code.as_str().to_owned(),

@@ -53,6 +53,8 @@ pub const READYZ: &str = "/readyz";
 pub const OPENAPI: &str = "/openapi.json";
 /// The description for people.
 pub const DOCS: &str = "/docs";
+/// The description of every error code.
+pub const ERRORS: &str = "/docs/errors";
 
 /// The path of an artifact.
 #[must_use]

@@ -38,7 +38,7 @@ impl Serve {
     /// # Errors
     /// When the configuration is not usable, the data directory is in use, or the address is taken.
     pub(super) async fn run(self, json: bool) -> anyhow::Result<()> {
-        let mut config = Config::load(self.config.as_deref())?;
+        let mut config = Config::read(self.config.as_deref())?;
         if let Some(dir) = self.data_dir {
             config.storage.data_dir = dir;
         }
@@ -46,7 +46,7 @@ impl Serve {
             config.server.listen = listen;
         }
         let config = config.check()?;
-        telemetry::start(&config.log).map_err(|error| anyhow::anyhow!("configuration: log.filter: {error}"))?;
+        telemetry::start(&config.log).map_err(anyhow::Error::from_boxed)?;
         let data_dir = &config.storage.data_dir;
         let registry = Registry::open(data_dir, config.service())
             .await

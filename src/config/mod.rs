@@ -2,13 +2,19 @@
 //!
 //! Unknown keys and bad values stop the start. Nothing below this layer knows where a value came from.
 
+mod keys;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use figment::Figment;
 use figment::providers::{Env, Format, Serialized, Toml};
+use keys::{Expected, KEYS};
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+
+pub use keys::ConfigError;
 
 use crate::core::limits::Limits;
 use crate::http::conn;
@@ -139,37 +145,29 @@ impl Default for Log {
     }
 }
 
-/// Why a configuration is not usable: the key, its value and what was expected.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A key is unknown or a value has the wrong type.
-    #[error("configuration: {0}")]
-    Unreadable(Box<figment::Error>),
-    /// A value is out of bounds.
-    #[error("configuration: {key} is {value}; expected {expected}")]
-    Value {
-        /// The key with its section.
-        key: &'static str,
-        /// What was given.
-        value: String,
-        /// What would be right.
-        expected: &'static str,
-    },
-}
-
 impl Config {
-    /// Reads the configuration; `file` if one is given, then the environment.
+    /// Reads and checks the configuration; `file` if one is given, then the environment.
     ///
     /// # Errors
-    /// When the file is missing, a key is unknown or a value is out of bounds.
+    /// When the file is missing, a key is unknown or a value is not what it may be.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        Self::read(file)?.check()
+    }
+
+    /// Reads the configuration. Values that only together make no sense are left to [`check`](Self::check), for flags
+    /// may still change them.
+    ///
+    /// # Errors
+    /// When the file is missing, a key is unknown or a value has the wrong type.
+    pub fn read(file: Option<&Path>) -> Result<Self, ConfigError> {
         let mut figment = Figment::from(Serialized::defaults(Self::default()));
         if let Some(file) = file {
             figment = figment.merge(Toml::file_exact(file));
         }
         // CAIRN_SERVER and CAIRN_TOKEN belong to the client; sections are separated by two underscores.
         let environment = Env::prefixed("CAIRN_").filter(|key| key.as_str().contains("__")).split("__");
-        figment.merge(environment).extract::<Self>().map_err(|error| ConfigError::Unreadable(Box::new(error)))?.check()
+        let figment = figment.merge(environment);
+        figment.extract().map_err(|error| ConfigError::unreadable(&figment, error))
     }
 
     /// A configuration for tests: a free port on this machine.
@@ -186,42 +184,24 @@ impl Config {
     /// # Errors
     /// When a value is out of bounds.
     pub fn check(self) -> Result<Self, ConfigError> {
-        const HARD_HEADER_LIMIT: u64 = 100_000_000;
-        let positive = [
-            ("server.keep_alive_seconds", self.server.keep_alive_seconds),
-            ("server.write_idle_seconds", self.server.write_idle_seconds),
-            ("upload.session_hours", self.upload.session_hours),
-            ("upload.body_idle_seconds", self.upload.body_idle_seconds),
-            ("limits.header_bytes", self.limits.header_bytes),
-            ("limits.file_bytes", self.limits.file_bytes),
-            ("limits.artifact_bytes", self.limits.artifact_bytes),
-        ];
-        for (key, value) in positive {
-            if value == 0 {
-                return Err(ConfigError::Value { key, value: "0".to_owned(), expected: "a number above 0" });
+        let values = serde_json::to_value(&self).unwrap_or_default();
+        for (key, expected) in KEYS {
+            let pointer = format!("/{}", key.replace('.', "/"));
+            let number = values.pointer(&pointer).and_then(serde_json::Value::as_u64);
+            if let (Expected::Number(range), Some(number)) = (expected, number)
+                && !range.contains(&number)
+            {
+                return Err(ConfigError::value(key, number.to_string(), expected.to_string()));
             }
         }
-        if self.upload.checkpoint_bytes < 1 << 20 {
-            return Err(ConfigError::Value {
-                key: "upload.checkpoint_bytes",
-                value: self.upload.checkpoint_bytes.to_string(),
-                expected: "at least 1048576",
-            });
-        }
-        if !(2..=HARD_HEADER_LIMIT).contains(&self.limits.container_header_bytes) {
-            return Err(ConfigError::Value {
-                key: "limits.container_header_bytes",
-                value: self.limits.container_header_bytes.to_string(),
-                expected: "2 to 100000000, the limit of the safetensors format",
-            });
+        if let Err(error) = EnvFilter::try_new(&self.log.filter) {
+            let expected = "what is logged, such as info or info,cairn=debug";
+            return Err(ConfigError::value("log.filter", self.log.filter.clone(), format!("{expected} ({error})")));
         }
         if !self.server.listen.ip().is_loopback() && !self.server.allow_unauthenticated {
-            return Err(ConfigError::Value {
-                key: "server.listen",
-                value: self.server.listen.to_string(),
-                expected: "a loopback address, because anybody who reaches the server may read and write; set \
-                    server.allow_unauthenticated = true where something in front of it asks who they are",
-            });
+            let expected = "a loopback address, because anybody who reaches the server may read and write; set \
+                server.allow_unauthenticated = true where something in front of it asks who they are";
+            return Err(ConfigError::value("server.listen", self.server.listen.to_string(), expected.to_owned()));
         }
         Ok(self)
     }

@@ -3,6 +3,8 @@
 //! The version gate comes first, then the fields, then the rules that join them. The header's own bytes are never
 //! hashed into H1 and never written again; whoever stores a header stores it as it was received.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -89,7 +91,7 @@ pub struct Header {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawHeader {
+struct RawHeader<'a> {
     #[expect(dead_code, reason = "the gate has read it; it must merely be allowed here")]
     schema_version: serde::de::IgnoredAny,
     content_hash: ContentHash,
@@ -99,7 +101,8 @@ struct RawHeader {
     round_index: u64,
     config_hash: ConfigHash,
     param_groups: Vec<String>,
-    tensor_manifest: Vec<Object<RawEntry>>,
+    #[serde(borrow)]
+    tensor_manifest: Vec<Object<RawEntry<'a>>>,
     weight_files: Vec<String>,
     created_at: String,
     /// Outer `None`: the key is absent.
@@ -110,10 +113,12 @@ struct RawHeader {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawEntry {
+struct RawEntry<'a> {
     name: Box<str>,
-    group: Box<str>,
-    dtype: Box<str>,
+    #[serde(borrow)]
+    group: Cow<'a, str>,
+    #[serde(borrow)]
+    dtype: Cow<'a, str>,
     shape: Box<[u64]>,
 }
 
@@ -155,7 +160,7 @@ impl Header {
                 .field("bytes", text.len()));
         }
         let schema_version = schema_version(text, "header.json", NEWEST_SCHEMA)?;
-        let Object(raw): Object<RawHeader> = serde_json::from_slice(text)
+        let Object(raw): Object<RawHeader<'_>> = serde_json::from_slice(text)
             .map_err(|error| DomainError::invalid(format!("header.json is not valid: {}", explain(&error))))?;
         raw.check(schema_version, limits)
     }
@@ -207,7 +212,7 @@ impl Header {
     }
 }
 
-impl RawHeader {
+impl RawHeader<'_> {
     fn check(self, schema_version: u32, limits: &Limits) -> Result<Header, DomainError> {
         let invalid = |field: &'static str, message: &str| {
             DomainError::invalid(format!("header.json: {field} {message}")).field("field", field)
@@ -256,7 +261,7 @@ impl RawHeader {
 }
 
 fn check_manifest(
-    raw: Vec<Object<RawEntry>>,
+    raw: Vec<Object<RawEntry<'_>>>,
     groups: &[String],
     limits: &Limits,
 ) -> Result<Vec<ManifestEntry>, DomainError> {
@@ -273,6 +278,12 @@ fn check_manifest(
     let mut total = 0u64;
     let mut manifest: Vec<ManifestEntry> = Vec::with_capacity(raw.len());
     for Object(RawEntry { name, group, dtype, shape }) in raw {
+        // Without the name itself: it may be as long as the header.
+        if name.len() > limits.name_bytes {
+            return Err(DomainError::invalid("header.json: tensor_manifest: a name is too long")
+                .field("limit", limits.name_bytes)
+                .field("bytes", name.len()));
+        }
         let invalid = |message: &str| {
             DomainError::invalid(format!("header.json: tensor_manifest: {message}")).field("tensor", &*name)
         };
@@ -281,9 +292,6 @@ fn check_manifest(
         }
         if !groups.iter().any(|known| **known == *group) {
             return Err(invalid("the group of a tensor is not in param_groups"));
-        }
-        if name.len() > limits.name_bytes {
-            return Err(invalid("a name is too long").field("limit", limits.name_bytes));
         }
         if shape.len() > limits.rank {
             return Err(invalid("a tensor has too many dimensions").field("limit", limits.rank));

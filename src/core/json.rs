@@ -36,13 +36,22 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 
 /// Says what is wrong with a JSON text without repeating any of its values.
 ///
-/// serde puts the offending value in quotes (`invalid type: string "…"`); field names stand in backticks and stay.
+/// serde puts an offending text in quotes. The name of an unknown field stands in backticks and may be anything; it
+/// stays when it looks like a name. Numbers, and the names that a struct knows, say nothing of the document.
 #[must_use]
 pub fn explain(error: &serde_json::Error) -> String {
+    const UNKNOWN: &str = "unknown field `";
     let text = error.to_string();
-    match (text.find('"'), text.rfind('"')) {
+    let text = match (text.find('"'), text.rfind('"')) {
         (Some(first), Some(last)) if first < last => format!("{}…{}", &text[..first], &text[last + 1..]),
         _ => text,
+    };
+    let plain = |name: &str| name.len() <= 40 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    // The last of these commas is serde's own: it is followed by names that the struct knows.
+    match text.strip_prefix(UNKNOWN).and_then(|rest| rest.rsplit_once("`, expected ")) {
+        Some((name, _)) if plain(name) => text,
+        Some((_, known)) => format!("unknown field …, expected {known}"),
+        None => text,
     }
 }
 
@@ -187,6 +196,24 @@ mod tests {
     fn explanations_do_not_repeat_values() {
         let error = serde_json::from_str::<u32>(r#""the secret \" word""#).unwrap_err();
         assert!(!explain(&error).contains("secret"));
+    }
+
+    #[test]
+    fn explanations_repeat_unknown_names_only_when_they_look_like_names() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Known {
+            #[expect(dead_code, reason = "only its name matters")]
+            known: u32,
+        }
+        let refused = |text: &str| explain(&serde_json::from_str::<Known>(text).unwrap_err());
+        assert!(refused(r#"{"knwon":1}"#).starts_with("unknown field `knwon`, expected `known`"));
+        for name in
+            ["a secret", "`, secret", "x`secret`, expected `", r#"\"secret"#, &"s3cret".repeat(10), "secr\u{e9}t"]
+        {
+            let told = refused(&format!(r#"{{"{name}":1}}"#));
+            assert!(told.starts_with("unknown field …, expected `known`"), "{told}");
+        }
     }
 
     #[test]

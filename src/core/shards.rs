@@ -21,6 +21,16 @@ pub fn shard_name(index: usize, count: usize) -> String {
     format!("weights-{index:05}-of-{count:05}.safetensors")
 }
 
+/// The name of the weight file at `position` of `count`; behind the last comes the index.
+#[must_use]
+pub fn file_name(position: usize, count: usize) -> String {
+    match (position, count) {
+        (0, 1) => SINGLE.to_owned(),
+        _ if position < count => shard_name(position, count),
+        _ => INDEX.to_owned(),
+    }
+}
+
 /// Accepts exactly the names that follow from the count of files, in order; so no name can reach another directory.
 ///
 /// # Errors

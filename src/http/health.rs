@@ -8,6 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use crate::api::problem::Problem;
 use crate::api::route;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::http::problem::Failure;
@@ -26,7 +27,7 @@ pub async fn get_health() -> impl IntoResponse {
 ///
 /// Answers 200 when the database and the store do.
 #[utoipa::path(get, path = route::READYZ, tag = "operation", operation_id = "get_ready",
-    responses((status = 200, description = "Ready"), (status = 503, description = "Not ready")))]
+    responses((status = 200, description = "Ready"), (status = 503, description = "Not ready", body = Problem, content_type = "application/problem+json")))]
 pub async fn get_ready(State(registry): State<Arc<Registry>>) -> Response {
     match registry.ready().await {
         Ok(()) => ([(header::CACHE_CONTROL, "no-store")], Json(json!({"status": "ready"}))).into_response(),

@@ -1,7 +1,7 @@
 //! HTTP: translation between requests and what the registry does, and nothing else.
 //!
 //! Reading order: [`router`] (every route), one file for each endpoint under [`artifact`] and [`upload`],
-//! [`problem`] (the one way in which a refusal becomes an answer), [`bytes`] (the one way in which bytes do),
+//! [`problem`] (the one way in which a refusal becomes an answer), [`bytes`] (the one way in which bytes do), [`stored`] (the answer to an upload),
 //! [`conn`] (sockets).
 
 pub mod artifact;
@@ -14,6 +14,7 @@ pub mod layer;
 pub mod openapi;
 pub mod problem;
 pub mod router;
+pub mod stored;
 pub mod upload;
 
 pub use router::router;

@@ -10,7 +10,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::openapi::Document;
+use super::openapi::{Document, complete};
 use super::{artifact, docs, health, layer, problem, upload};
 use crate::service::Registry;
 
@@ -36,14 +36,14 @@ fn described() -> OpenApiRouter<Arc<Registry>> {
 /// The description of the interface.
 #[must_use]
 pub fn openapi() -> OpenApi {
-    described().into_openapi()
+    complete(described().into_openapi())
 }
 
 /// The service.
 pub fn router(registry: Arc<Registry>) -> Router {
     let (routes, document) = described().split_for_parts();
     routes
-        .merge(docs::routes(document))
+        .merge(docs::routes(complete(document)))
         .fallback(routing::any(problem::unknown_path))
         .method_not_allowed_fallback(problem::unknown_method)
         .layer(DefaultBodyLimit::disable())

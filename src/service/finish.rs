@@ -11,11 +11,13 @@ use super::upload::check_open;
 use crate::api::artifact::Artifact;
 use crate::api::problem::Problem;
 use crate::core::checkpoint::Header;
-use crate::core::digest::ContentHash;
+use crate::core::digest::{BlobDigest, ContentHash};
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::intake::{FileIntake, Verified};
+use crate::core::limits::Limits;
 use crate::store::blob::BlobKey;
-use crate::store::meta::artifact::{ReadyBlob, Stored};
+use crate::store::meta::StoreError;
+use crate::store::meta::publish::{HeaderText, ReadyBlob, Stored};
 
 /// A stored artifact, and whether it is new.
 #[derive(Clone, Debug)]
@@ -64,7 +66,11 @@ impl Registry {
         .await?;
         match result.unwrap_or_else(|| Err(ServiceError::not_found("the upload session"))) {
             Ok((verified, blobs)) => {
-                let finished = self.publish(&verified, &session.header_text, blobs, Some(id)).await?;
+                let header = (HeaderText::Upload(id), session.header_digest);
+                let finished = self.publish(&verified, header, blobs).await.inspect_err(|_| {
+                    // Its digests are finished; whoever tries again starts from the rows.
+                    self.forget_session(session);
+                })?;
                 slots.iter_mut().for_each(|slot| slot.staged = None);
                 Ok(finished)
             }
@@ -94,16 +100,17 @@ impl Registry {
 
     /// Refuses a header that contradicts the one which is stored under the same hash: what lies outside the hash must
     /// not be changed by a second upload.
-    pub(super) async fn check_same_header(&self, header: &Header) -> Result<(), ServiceError> {
-        match self.meta.header(header.content_hash).await? {
-            Some(stored) => self.compare_headers(header, stored).await,
-            None => Ok(()),
+    pub(super) async fn check_same_header(&self, header: &Header, digest: BlobDigest) -> Result<(), ServiceError> {
+        match self.meta.header_digest(header.content_hash).await? {
+            Some(stored) if stored != digest => self.compare_headers(header).await,
+            _ => Ok(()),
         }
     }
 
-    async fn compare_headers(&self, header: &Header, stored: Vec<u8>) -> Result<(), ServiceError> {
-        let limits = self.options.limits;
-        let stored = tokio::task::spawn_blocking(move || Header::parse(&stored, &limits)).await??;
+    async fn compare_headers(&self, header: &Header) -> Result<(), ServiceError> {
+        let Some(stored) = self.meta.header(header.content_hash).await? else { return Ok(()) };
+        let stored = tokio::task::spawn_blocking(move || Header::parse(&stored, &Limits::STORED)).await?;
+        let stored = stored.map_err(|_| StoreError::Corrupt { table: "artifacts", column: "header" })?;
         let differing: Vec<&str> = [
             ("config_hash", stored.config_hash != header.config_hash),
             ("model_arch", stored.model_arch != header.model_arch),
@@ -126,12 +133,11 @@ impl Registry {
     pub(super) async fn publish(
         &self,
         verified: &Verified,
-        header_text: &[u8],
+        header: (HeaderText<'_>, BlobDigest),
         mut blobs: Vec<ReadyBlob>,
-        upload: Option<&str>,
     ) -> Result<Finished, ServiceError> {
         let hash = verified.content_hash();
-        self.check_same_header(verified.header()).await?;
+        self.check_same_header(verified.header(), header.1).await?;
         for (file, ready) in verified.files().iter().zip(&mut blobs) {
             if let Some(row) = self.meta.blob(file.digest).await?
                 && !self.looks_right(&row).await?
@@ -139,22 +145,24 @@ impl Registry {
                 ready.replaces = Some(row.key);
             }
         }
-        let stored = self.meta.store_artifact(verified, header_text, &blobs, upload, now_micros()).await?;
+        let stored = self.meta.store_artifact(verified, header, &blobs, now_micros()).await?;
         self.memory.forget(hash);
-        let (created, unused) = match stored {
-            Stored::Created { unused } => (true, unused),
-            Stored::Existed { unused, header } => {
-                if header != header_text {
-                    self.compare_headers(verified.header(), header).await?;
+        let (created, same, unused) = match stored {
+            Stored::Created { unused } => (true, true, unused),
+            Stored::Existed { unused, same_header } => {
+                if !same_header {
+                    self.compare_headers(verified.header()).await?;
                 }
-                (false, unused)
+                (false, same_header, unused)
             }
         };
         self.shelf.forget(verified.files().iter().map(|file| file.digest));
         self.discard(unused.iter().filter_map(|key| BlobKey::parse(key)).collect()).await;
         tracing::info!(artifact.hash = %hash, created, "artifact stored");
+        // A header can be large, and this one is at hand.
+        let artifact = if same { self.describe_stored(verified.header()).await? } else { self.artifact(hash).await? };
         Ok(Finished {
-            artifact: self.artifact(hash).await?,
+            artifact,
             created,
             warnings: verified.warnings().iter().map(|text| (*text).to_owned()).collect(),
         })
@@ -206,6 +214,8 @@ pub(super) fn judge(session: &Session, slots: &mut Slots) -> Result<(Verified, V
     }
     let files: Vec<&FileIntake> = slots.iter().filter(|slot| slot.staged.is_some()).map(|slot| &slot.intake).collect();
     let verified = intake.finish(&files, None)?;
+    // The recipes of a large header take megabytes, and the database will want some too.
+    intake.release();
     drop(intake);
     let blobs = slots
         .iter_mut()

@@ -10,6 +10,7 @@ use crate::api::artifact::{Artifact, File, Group, HeaderView, Lineage, LineageEn
 use crate::api::route;
 use crate::core::checkpoint::{Header, NEWEST_SCHEMA};
 use crate::core::digest::ContentHash;
+use crate::core::limits::Limits;
 use crate::store::meta::StoreError;
 use crate::store::meta::artifact::{ArtifactRow, Link};
 
@@ -54,13 +55,24 @@ impl Registry {
         let (Some(row), Some(header)) = found else {
             return Err(ServiceError::not_found("an artifact with this content hash"));
         };
-        let limits = self.options.limits;
-        let header = tokio::task::spawn_blocking(move || Header::parse(&header, &limits)).await?;
+        let header = tokio::task::spawn_blocking(move || Header::parse(&header, &Limits::STORED)).await?;
         let header = header.map_err(|_| StoreError::Corrupt { table: "artifacts", column: "header" })?;
-        let artifact = Arc::new(describe(hash, &row, &header));
+        Ok(self.remember(hash, row, &header))
+    }
+
+    fn remember(&self, hash: ContentHash, row: ArtifactRow, header: &Header) -> Arc<Known> {
+        let artifact = Arc::new(describe(hash, &row, header));
         let known = Arc::new(Known { row, artifact });
         self.memory.0.insert(hash, Arc::clone(&known));
-        Ok(known)
+        known
+    }
+
+    /// Describes an artifact that is stored with exactly this header.
+    pub(super) async fn describe_stored(&self, header: &Header) -> Result<Arc<Artifact>, ServiceError> {
+        let hash = header.content_hash;
+        let row = self.meta.artifact(hash).await?;
+        let row = row.ok_or_else(|| ServiceError::not_found("an artifact with this content hash"))?;
+        Ok(Arc::clone(&self.remember(hash, row, header).artifact))
     }
 
     /// Describes an artifact.
@@ -170,7 +182,10 @@ pub(super) fn groups(hash: ContentHash, row: &ArtifactRow) -> Vec<Group> {
         group_hash: group.digest.to_string(),
         size: group.size,
         tensor_count: group.tensor_count,
-        param_ref: ParamRef { content_hash: group.digest.to_string(), locator: route::params(group.digest) },
+        param_ref: ParamRef {
+            content_hash: group.digest.to_string(),
+            locator: format!("artifact://sha256/{}", group.digest),
+        },
         url: route::group(hash, &group.name),
     };
     row.groups.iter().map(group).collect()

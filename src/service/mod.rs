@@ -1,7 +1,8 @@
 //! What the registry does. One file is one thing that a user would name; none of them calls another.
 //!
-//! Reading order: [`registry`] (what they all share), [`receive`] (bytes on their way to the disk), then
-//! [`upload`], [`put`] and [`finish`] (taking in), [`lookup`] and [`fetch`] (giving out), [`verify`] and [`sweep`].
+//! Reading order: [`registry`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on their
+//! way to the disk), [`upload`], [`put`] and [`finish`] (taking in), [`lookup`], [`shelf`] (stored files, open and known
+//! to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`].
 
 pub mod error;
 pub mod registry;
@@ -13,8 +14,12 @@ pub mod finish;
 pub mod put;
 pub mod upload;
 
-pub mod fetch;
 pub mod lookup;
+
+mod layout;
+pub mod shelf;
+
+pub mod fetch;
 pub mod verify;
 
 pub mod sweep;

@@ -12,11 +12,12 @@ use super::receive::{BodyEnd, QUEUE, pump, take};
 use super::registry::Registry;
 use super::session::Session;
 use crate::core::checkpoint::Header;
-use crate::core::digest::ContentHash;
+use crate::core::digest::{BlobDigest, ContentHash};
 use crate::core::error::{DomainError, ErrorCode};
-use crate::core::intake::FileIntake;
+use crate::core::intake::{FileIntake, Verified};
 use crate::core::tar::{Decoder, Event};
 use crate::store::blob::BlobKey;
+use crate::store::meta::publish::{HeaderText, ReadyBlob};
 
 /// What has come out of the archive so far.
 enum Stage {
@@ -25,7 +26,7 @@ enum Stage {
     /// Bytes of `header.json`, which has to be the first member.
     Header { text: Vec<u8>, size: u64 },
     /// The header and the files behind it.
-    Files { session: Box<Session>, slots: Slots, current: Option<usize> },
+    Files { header_text: Vec<u8>, session: Box<Session>, slots: Slots, current: Option<usize> },
 }
 
 /// Unpacks one archive on a worker thread.
@@ -85,8 +86,9 @@ impl Registry {
     }
 
     async fn judge_archive(&self, unpacker: Unpacker) -> Result<Finished, ServiceError> {
-        let (session, verified, blobs) = tokio::task::spawn_blocking(move || unpacker.finish()).await??;
-        self.publish(&verified, &session.header_text, blobs, None).await
+        let judged = tokio::task::spawn_blocking(move || unpacker.finish()).await??;
+        let header = (HeaderText::Here(&judged.header_text), judged.header_digest);
+        self.publish(&judged.verified, header, judged.blobs).await
     }
 
     /// Removes blobs, except those that a row refers to after all.
@@ -137,7 +139,7 @@ impl Unpacker {
             }
             Stage::Start => Err(DomainError::invalid("header.json is not the first file of the archive").into()),
             Stage::Header { .. } => Err(DomainError::invalid("header.json is empty").into()),
-            Stage::Files { session, slots, current } => {
+            Stage::Files { session, slots, current, .. } => {
                 let Some(position) = session.position(name) else {
                     return Err(DomainError::integrity("the archive holds a file that the header does not list")
                         .field("file", name)
@@ -152,8 +154,8 @@ impl Unpacker {
                 slots[position].declared = Some(size);
                 slots[position].intake = FileIntake::new(&session.header, position, Some(size), limits);
                 *current = Some(position);
-                if size == 0 && position < session.header.weight_files.len() {
-                    return Err(DomainError::integrity("a weight file is empty").field("file", name).into());
+                if size == 0 {
+                    return Err(DomainError::integrity("a file of the archive is empty").field("file", name).into());
                 }
                 Ok(())
             }
@@ -175,17 +177,17 @@ impl Unpacker {
                 if header.content_hash != self.asked {
                     return Err(wrong_address(self.asked, header.content_hash).into());
                 }
-                let session = Box::new(Session::new(None, header, text.into(), limits));
+                let session = Box::new(Session::new(None, header, BlobDigest::of(&text), limits));
                 let slots = session
                     .slots
                     .iter()
                     .map(|slot| Arc::clone(slot).try_lock_owned())
                     .collect::<Result<_, _>>()
                     .map_err(|_| ServiceError::Cut("the upload is busy".to_owned()))?;
-                self.stage = Stage::Files { session, slots, current: None };
+                self.stage = Stage::Files { header_text: text, session, slots, current: None };
                 Ok(())
             }
-            Stage::Files { session, slots, current: Some(position) } => {
+            Stage::Files { session, slots, current: Some(position), .. } => {
                 take(&self.registry, session, &mut slots[*position], *position, data)
             }
         }
@@ -203,16 +205,22 @@ impl Unpacker {
         match self.stage {
             Stage::Start => Err(DomainError::invalid("the archive is empty; header.json is missing").into()),
             Stage::Header { .. } => Err(DomainError::invalid("the archive ends inside header.json").into()),
-            Stage::Files { session, mut slots, .. } => {
+            Stage::Files { header_text, session, mut slots, .. } => {
                 check_complete(&session, &slots)?;
                 let (verified, blobs) = judge(&session, &mut slots)?;
-                Ok((session, verified, blobs))
+                Ok(Judged { header_text, header_digest: session.header_digest, verified, blobs })
             }
         }
     }
 }
 
-type Judged = (Box<Session>, crate::core::intake::Verified, Vec<crate::store::meta::artifact::ReadyBlob>);
+/// An archive that is what its header says, with its files durable.
+struct Judged {
+    header_text: Vec<u8>,
+    header_digest: BlobDigest,
+    verified: Verified,
+    blobs: Vec<ReadyBlob>,
+}
 
 fn too_large(message: &str, limit: u64, bytes: u64) -> ServiceError {
     DomainError::new(ErrorCode::RegistryTooLarge, message).field("limit", limit).field("bytes", bytes).into()

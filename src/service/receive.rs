@@ -91,6 +91,7 @@ pub(super) fn take(
         if let Some(container) = slot.intake.container() {
             lock(&session.intake).place(position, container)?;
         }
+        slot.intake.release_tensors();
         session.publish_fronts();
     }
     if slot.staged.is_none() {

@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::OnceCell;
 
 use super::error::ServiceError;
-use super::fetch::Shelf;
 use super::lookup::Memory;
 use super::session::Session;
+use super::shelf::Shelf;
 use crate::core::digest::ContentHash;
 use crate::core::error::DomainError;
 use crate::core::limits::Limits;

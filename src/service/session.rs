@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::error::ServiceError;
 use crate::core::checkpoint::Header;
+use crate::core::digest::BlobDigest;
 use crate::core::error::DomainError;
 use crate::core::intake::{FileIntake, Intake};
 use crate::core::limits::Limits;
@@ -28,7 +29,7 @@ pub struct Session {
     /// Its name; none for an upload in one request, which nobody can continue.
     pub(super) id: Option<String>,
     pub(super) header: Arc<Header>,
-    pub(super) header_text: Arc<[u8]>,
+    pub(super) header_digest: BlobDigest,
     pub(super) intake: Mutex<Intake>,
     /// Where the digests that span files continue: lets a file's worker see without waiting for another's whether its
     /// bytes are wanted.
@@ -65,7 +66,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Session {
     /// An upload of which only the header is known.
-    pub(super) fn new(id: Option<String>, header: Arc<Header>, header_text: Arc<[u8]>, limits: &Limits) -> Self {
+    pub(super) fn new(id: Option<String>, header: Arc<Header>, header_digest: BlobDigest, limits: &Limits) -> Self {
         let intake = Intake::new(Arc::clone(&header));
         let files = header.weight_files.len() + 1;
         let slot = |index| Slot {
@@ -82,14 +83,21 @@ impl Session {
             claims: (0..files).map(|_| watch::Sender::new(0)).collect(),
             read_back: watch::Sender::new(None),
             header,
-            header_text,
+            header_digest,
         }
     }
 
     /// An upload as its rows and stored bytes describe it. Blocks.
-    pub(super) fn load(id: &str, row: &UploadRow, blobs: &LocalBlobs, limits: &Limits) -> Result<Self, ServiceError> {
-        let header = Arc::new(Header::parse(&row.header, limits)?);
-        let session = Self::new(Some(id.to_owned()), header, row.header.as_slice().into(), limits);
+    pub(super) fn load(
+        id: &str,
+        row: &UploadRow,
+        (header_text, walks): (Vec<u8>, Option<Vec<u8>>),
+        blobs: &LocalBlobs,
+        limits: &Limits,
+    ) -> Result<Self, ServiceError> {
+        let header = Arc::new(Header::parse(&header_text, limits)?);
+        drop(header_text);
+        let session = Self::new(Some(id.to_owned()), header, row.header_digest, limits);
         let mut sound = vec![0; session.slots.len()];
         let mut doubtful = Vec::new();
         for file in &row.files {
@@ -112,7 +120,7 @@ impl Session {
             }
             slot.staged = Some(staged);
         }
-        if let Some(states) = row.walks.as_deref().and_then(|sealed| open_walks(id, sealed)) {
+        if let Some(states) = walks.as_deref().and_then(|sealed| open_walks(id, sealed)) {
             lock(&session.intake).restore(&states, &sound);
         }
         for position in doubtful {
@@ -133,6 +141,7 @@ impl Session {
                 && let Some(container) = intake.container()
             {
                 lock(&self.intake).place(intake.index(), container)?;
+                intake.release_tensors();
             }
         }
         if intake.skip(staged.len() - intake.seen()) {

@@ -14,6 +14,7 @@ use crate::api::problem::Problem;
 use crate::api::route;
 use crate::api::upload::{Upload, UploadFile, UploadState};
 use crate::core::checkpoint::Header;
+use crate::core::digest::BlobDigest;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::intake::FileIntake;
 use crate::core::shards;
@@ -58,13 +59,13 @@ impl Registry {
                 return Err(error.into());
             }
         };
-        self.check_same_header(&header).await?;
+        self.check_same_header(&header, BlobDigest::of(&header_text)).await?;
         let id = random_key()?.to_string();
         let now = now_micros();
-        let files = header.weight_files.len();
-        self.meta
-            .create_upload(&id, header.content_hash, &header_text, files, (now, now + self.lifetime_micros()))
-            .await?;
+        let (content_hash, files) = (header.content_hash, header.weight_files.len());
+        // A large one takes megabytes, and is not needed any more.
+        drop(header);
+        self.meta.create_upload(&id, content_hash, &header_text, files, (now, now + self.lifetime_micros())).await?;
         self.upload(&id).await
     }
 
@@ -88,17 +89,16 @@ impl Registry {
         let row = self.upload_row(id).await?;
         let live = lock(&self.sessions).get(id).and_then(std::sync::Weak::upgrade);
         let verifying_bytes = live.as_ref().and_then(|cell| *cell.get()?.read_back.borrow());
-        let weights = weight_files(&row)?;
         let files = row
             .files
             .iter()
             .map(|file| {
-                let name = weights.get(file.position).map_or(shards::INDEX, String::as_str);
+                let name = shards::file_name(file.position, row.weight_files);
                 UploadFile {
-                    name: name.to_owned(),
+                    url: format!("{}/files/{name}", route::upload(id)),
+                    name,
                     offset: file.stored,
                     length: file.length,
-                    url: format!("{}/files/{name}", route::upload(id)),
                 }
             })
             .collect();
@@ -120,10 +120,8 @@ impl Registry {
     /// When there is no such session or file.
     pub async fn upload_file(&self, id: &str, name: &str) -> Result<FileState, ServiceError> {
         let row = self.upload_row(id).await?;
-        let weights = weight_files(&row)?;
-        let index = weights.iter().position(|file| file == name);
-        let position = index
-            .or_else(|| (name == shards::INDEX).then_some(weights.len()))
+        let position = (0..=row.weight_files)
+            .find(|position| shards::file_name(*position, row.weight_files) == name)
             .ok_or_else(|| ServiceError::not_found("a file of this name"))?;
         let file = row.files.iter().find(|file| file.position == position);
         Ok(FileState { offset: file.map_or(0, |file| file.stored), length: file.and_then(|file| file.length) })
@@ -131,8 +129,7 @@ impl Registry {
 
     /// The session in memory, loaded if it is not there.
     pub(super) async fn session(&self, id: &str) -> Result<Arc<OnceCell<Session>>, ServiceError> {
-        let row = self.upload_row(id).await?;
-        check_open(&row)?;
+        check_open(&self.upload_row(id).await?)?;
         let cell = {
             let mut sessions = lock(&self.sessions);
             if let Some(cell) = sessions.get(id).and_then(std::sync::Weak::upgrade) {
@@ -147,8 +144,10 @@ impl Registry {
         cell.get_or_try_init(|| async {
             let row = self.upload_row(id).await?;
             check_open(&row)?;
+            let saved = self.meta.upload_header(id).await?;
+            let saved = saved.ok_or_else(|| ServiceError::not_found("the upload session"))?;
             let (id, blobs, limits) = (id.to_owned(), self.blobs.clone(), self.options.limits);
-            tokio::task::spawn_blocking(move || Session::load(&id, &row, &blobs, &limits)).await?
+            tokio::task::spawn_blocking(move || Session::load(&id, &row, saved, &blobs, &limits)).await?
         })
         .await?;
         Ok(cell)
@@ -261,16 +260,6 @@ impl Registry {
 
 fn taken_over() -> ServiceError {
     ServiceError::Conflict(DomainError::new(ErrorCode::RegistryUploadState, "a newer writer has taken over this file"))
-}
-
-fn weight_files(row: &UploadRow) -> Result<Vec<String>, ServiceError> {
-    #[derive(serde::Deserialize)]
-    struct Names {
-        weight_files: Vec<String>,
-    }
-    let names: Names = serde_json::from_slice(&row.header)
-        .map_err(|_| crate::store::meta::StoreError::Corrupt { table: "uploads", column: "header" })?;
-    Ok(names.weight_files)
 }
 
 fn state_of(row: &UploadRow) -> UploadState {

@@ -31,16 +31,16 @@ impl Registry {
             return Err(hash_mismatch(expected.unwrap_or_default(), &hash.to_string()).into());
         }
         let known = self.known(hash).await?;
-        let text = self.meta.header(hash).await?.ok_or_else(|| ServiceError::not_found("the artifact"))?;
+        let text = self.header_text(hash, &known).await?;
         let keys: Option<Vec<BlobKey>> = known.row.files.iter().map(|file| BlobKey::parse(&file.blob.key)).collect();
-        let (blobs, limits, header_digest) = (self.blobs.clone(), self.options.limits, known.row.header_digest);
+        let (blobs, header_digest) = (self.blobs.clone(), known.row.header_digest);
         let computed = tokio::task::spawn_blocking(move || {
             if BlobDigest::of(&text) != header_digest {
                 return Err(DomainError::integrity("the stored header is not what was received"));
             }
             let damaged = |_| DomainError::integrity("a stored file cannot be opened");
             let files = keys.unwrap_or_default().into_iter().map(|key| blobs.read(&key).map_err(damaged));
-            recompute(&text, &files.collect::<Result<Vec<_>, _>>()?, &limits)
+            recompute(&text, &files.collect::<Result<Vec<_>, _>>()?)
         })
         .await?;
         let told = |file: &crate::store::meta::artifact::FileRow| (file.name.clone(), file.digest);
@@ -79,7 +79,7 @@ impl Registry {
         let blobs = self.blobs.clone();
         let parsed = BlobKey::parse(key);
         let got = tokio::task::spawn_blocking(move || {
-            parsed.and_then(|key| blobs.read(&key).and_then(|file| super::fetch::digest_of(&file)).ok())
+            parsed.and_then(|key| blobs.read(&key).and_then(|file| super::shelf::digest_of(&file)).ok())
         })
         .await?;
         if got != Some(digest) {
@@ -90,14 +90,14 @@ impl Registry {
 }
 
 /// All hashes of an artifact from its header and files. Blocks.
-fn recompute(text: &[u8], files: &[File], limits: &Limits) -> Result<Verified, DomainError> {
-    let header = Arc::new(Header::parse(text, limits)?);
+fn recompute(text: &[u8], files: &[File]) -> Result<Verified, DomainError> {
+    let header = Arc::new(Header::parse(text, &Limits::STORED)?);
     let mut intake = Intake::new(Arc::clone(&header));
     let mut buffer = vec![0; READ_BACK];
     let unreadable = |_| DomainError::integrity("a stored file cannot be read");
     let mut taken = Vec::with_capacity(files.len());
     for (index, file) in files.iter().enumerate() {
-        let mut own = FileIntake::new(&header, index, None, limits);
+        let mut own = FileIntake::new(&header, index, None, &Limits::STORED);
         loop {
             let at = own.seen();
             let read = file.read_at(&mut buffer, at).map_err(unreadable)?;

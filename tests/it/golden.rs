@@ -8,7 +8,7 @@ use cairn::client::progress::Silent;
 use cairn::core::intake::Verified;
 use serde_json::Value;
 
-use crate::support::{Vector, cairn, object, vectors};
+use crate::vectors::{Vector, cairn, object, vectors};
 
 fn right() -> Vec<Vector> {
     vectors("checkpoint", 38)

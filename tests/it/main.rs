@@ -1,11 +1,33 @@
 //! Tests through the outside of the crate: one binary, because linking is what costs.
-#![expect(clippy::unwrap_used, clippy::pedantic, reason = "a test that cannot go on fails there and then")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::pedantic,
+    reason = "a test that cannot go on fails there and then"
+)]
+#![expect(unreachable_pub, reason = "modules of a test are no interface")]
 
 mod artifact;
+mod configs;
+mod crash;
+mod database;
+mod errors_doc;
 mod golden;
+mod golden_http;
 mod hashing;
+mod hostile;
+mod memory;
+mod openapi;
 mod program;
+mod properties;
+mod reading;
 mod registry;
+mod samples;
+mod sessions;
+mod stored;
 mod support;
+mod tidy;
 mod transfer;
+mod vectors;
 mod wire;

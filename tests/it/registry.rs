@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::command;
+use crate::vectors::command;
 
 /// A running registry; it is killed when this is dropped.
 pub(crate) struct Registry {

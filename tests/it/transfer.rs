@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::artifact::{Artifact, hex, large};
 use crate::registry::Registry;
-use crate::support::{command, object};
+use crate::vectors::{command, object};
 use crate::wire::{Fate, Wire};
 
 /// A person's machine: a home for the program's state, and a place for what is pulled.

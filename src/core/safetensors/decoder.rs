@@ -73,6 +73,20 @@ impl Decoder {
         Ok(completed)
     }
 
+    /// Drops the list of tensors once it has served its purpose; a large one takes megabytes.
+    pub fn release_tensors(&mut self) {
+        if let State::Body { container } = &mut self.state {
+            let Container { file_len, without_format, .. } = **container;
+            *container = Arc::new(Container {
+                tensors: Vec::new(),
+                file_len,
+                metadata_hash: None,
+                metadata_version: None,
+                without_format,
+            });
+        }
+    }
+
     /// Counts element bytes that were checked before, after a restart. Only what lies behind the header can be skipped;
     /// false when that is not so.
     pub fn skip(&mut self, len: u64) -> bool {

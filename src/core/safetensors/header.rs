@@ -37,7 +37,7 @@ pub struct Container {
     pub metadata_hash: Option<Box<str>>,
     /// `schema_version` in the metadata, which must be the checkpoint's.
     pub metadata_version: Option<Box<str>>,
-    /// The file has no `format` in its metadata; some readers warn about that.
+    /// The file has metadata without a `format`; some readers warn about that. Lensemble writes no metadata at all.
     pub without_format: bool,
 }
 
@@ -200,7 +200,7 @@ impl Container {
             file_len: end,
             metadata_hash: raw.metadata.content_hash,
             metadata_version: raw.metadata.schema_version,
-            without_format: !raw.metadata.format,
+            without_format: raw.metadata.seen && !raw.metadata.format,
         })
     }
 }

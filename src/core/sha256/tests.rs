@@ -1,3 +1,5 @@
+//! The digests of this module against the `sha2` crate.
+
 use std::iter;
 
 use proptest::collection::vec;

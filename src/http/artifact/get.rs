@@ -21,7 +21,7 @@ use crate::service::Registry;
     get, path = route::ARTIFACT, tag = "artifacts", operation_id = "get_artifact",
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits")),
     responses(
-        (status = 200, body = Artifact),
+        (status = 200, description = "The artifact", body = Artifact),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),
         (status = 500, description = "Stored bytes are damaged; push again to repair them", body = Problem, content_type = "application/problem+json"),
     )

@@ -10,6 +10,7 @@ use crate::api::problem::Problem;
 use crate::api::route;
 use crate::http::bytes::answer;
 use crate::http::extract::{Connection, Segments, hash};
+use crate::http::openapi::Binary;
 use crate::http::problem::Failure;
 use crate::service::Registry;
 
@@ -18,9 +19,10 @@ use crate::service::Registry;
 /// The group's tensors under bare names as a safetensors file: exactly the bytes whose SHA-256 is H2.
 #[utoipa::path(
     get, path = route::GROUP, tag = "artifacts", operation_id = "get_group",
-    params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits"), ("group" = String, Path, description = "`encoder.safetensors` or `predictor.safetensors`")),
+    params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits"), ("group" = String, Path, description = "`encoder` or `predictor`")),
     responses(
-        (status = 200, description = "The group", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 200, description = "The group", content_type = "application/octet-stream", body = inline(Binary),
+            headers(("Repr-Digest" = String, description = "`sha-256=:…:`, the whole of it"))),
         (status = 206, description = "The wanted range of it"),
         (status = 304, description = "What the client holds is still right"),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),

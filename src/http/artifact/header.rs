@@ -20,7 +20,8 @@ use crate::service::Registry;
     get, path = route::HEADER, tag = "artifacts", operation_id = "get_header",
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits")),
     responses(
-        (status = 200, description = "The header", content_type = "application/json", body = Vec<u8>),
+        (status = 200, description = "The header", content_type = "application/json", body = serde_json::Value,
+            headers(("Repr-Digest" = String, description = "`sha-256=:…:`, the whole of it"))),
         (status = 206, description = "The wanted range of it"),
         (status = 304, description = "What the client holds is still right"),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),

@@ -19,7 +19,7 @@ use crate::service::Registry;
     get, path = route::LINEAGE, tag = "artifacts", operation_id = "get_lineage",
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits")),
     responses(
-        (status = 200, body = Lineage),
+        (status = 200, description = "Ancestors and children", body = Lineage),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),
     )
 )]

@@ -10,6 +10,7 @@ use crate::api::problem::Problem;
 use crate::api::route;
 use crate::http::bytes::answer;
 use crate::http::extract::{Connection, Segments, hash};
+use crate::http::openapi::Binary;
 use crate::http::problem::Failure;
 use crate::service::Registry;
 
@@ -20,7 +21,8 @@ use crate::service::Registry;
     get, path = route::PARAMS, tag = "artifacts", operation_id = "get_params",
     params(("group_hash" = String, Path, description = "H2, what ParamRef.content_hash is")),
     responses(
-        (status = 200, description = "The group", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 200, description = "The group", content_type = "application/octet-stream", body = inline(Binary),
+            headers(("Repr-Digest" = String, description = "`sha-256=:…:`, the whole of it"))),
         (status = 206, description = "The wanted range of it"),
         (status = 304, description = "What the client holds is still right"),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 
 use crate::api::artifact::Artifact;
 use crate::api::problem::Problem;
 use crate::api::route;
 use crate::http::extract::{Segments, declared_length, hash, media_type};
+use crate::http::openapi::Binary;
 use crate::http::problem::Failure;
+use crate::http::stored::stored;
 use crate::service::Registry;
-use crate::service::finish::Finished;
 
 /// Push an artifact in one request
 ///
@@ -23,11 +23,17 @@ use crate::service::finish::Finished;
 #[utoipa::path(
     put, path = route::ARTIFACT, tag = "artifacts", operation_id = "put_artifact",
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits")),
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    request_body(content = inline(Binary), content_type = "application/x-tar"),
     responses(
-        (status = 201, description = "Stored and visible", body = Artifact),
-        (status = 200, description = "It was there already", body = Artifact),
-        (status = "4XX", description = "Refused; nothing stays behind", body = Problem, content_type = "application/problem+json"),
+        (status = 201, description = "Stored and visible", body = Artifact,
+            headers(("Location" = String, description = "The artifact, relative to this server"))),
+        (status = 200, description = "It was there already", body = Artifact,
+            headers(("Location" = String, description = "The artifact, relative to this server"))),
+        (status = 408, description = "The body was cut short; nothing stays behind", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is stored here with another header", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "Larger than this server takes", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "Not a tar, or the weights are not safetensors", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Not what the header says; nothing stays behind", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn put_artifact(
@@ -43,14 +49,4 @@ pub async fn put_artifact(
     declared_length(&headers, limits.artifact_bytes + limits.header_bytes + limits.index_bytes + (2 << 20))?;
     let finished = registry.put_artifact(content_hash, body.into_data_stream()).await?;
     Ok(stored(&finished))
-}
-
-/// The answer to whoever has just sent an artifact.
-#[must_use]
-pub fn stored(finished: &Finished) -> Response {
-    let status = if finished.created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut artifact = Artifact::clone(&finished.artifact);
-    artifact.warnings.clone_from(&finished.warnings);
-    let location = format!("/v1/artifacts/{}", artifact.content_hash);
-    (status, [(header::LOCATION, location)], Json(artifact)).into_response()
 }

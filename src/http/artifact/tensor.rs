@@ -10,6 +10,7 @@ use crate::api::problem::Problem;
 use crate::api::route;
 use crate::http::bytes::answer;
 use crate::http::extract::{Connection, Segments, hash};
+use crate::http::openapi::Binary;
 use crate::http::problem::Failure;
 use crate::service::Registry;
 
@@ -20,7 +21,8 @@ use crate::service::Registry;
     get, path = route::TENSOR, tag = "artifacts", operation_id = "get_tensor",
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits"), ("name" = String, Path, description = "The tensor's name, percent-encoded")),
     responses(
-        (status = 200, description = "The element bytes", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 200, description = "The element bytes", content_type = "application/octet-stream", body = inline(Binary),
+            headers(("X-Tensor-Dtype" = String, description = "`float32`, `float16` or `bfloat16`"), ("X-Tensor-Shape" = String, description = "The dimensions, a JSON array"))),
         (status = 206, description = "The wanted range of it"),
         (status = 304, description = "What the client holds is still right"),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),

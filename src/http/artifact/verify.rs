@@ -9,7 +9,7 @@ use axum::extract::State;
 use crate::api::artifact::{VerifyAnswer, VerifyRequest};
 use crate::api::problem::Problem;
 use crate::api::route;
-use crate::core::json::explain;
+use crate::core::json::{Object, explain};
 use crate::http::extract::{Segments, bad_parameter, hash, small_body};
 use crate::http::problem::Failure;
 use crate::service::Registry;
@@ -23,7 +23,8 @@ use crate::service::Registry;
     params(("content_hash" = String, Path, description = "H1, 64 lowercase hexadecimal digits")),
     request_body(content = VerifyRequest, description = "May be empty"),
     responses(
-        (status = 200, body = VerifyAnswer),
+        (status = 200, description = "Every hash is right", body = VerifyAnswer),
+        (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "Another hash was expected", body = Problem, content_type = "application/problem+json"),
         (status = 500, description = "Stored bytes are damaged", body = Problem, content_type = "application/problem+json"),
     )
@@ -38,6 +39,7 @@ pub async fn verify_artifact(
         VerifyRequest::default()
     } else {
         serde_json::from_slice(&body)
+            .map(|Object(request)| request)
             .map_err(|error| bad_parameter("body", &format!("the body is not valid: {}", explain(&error))))?
     };
     Ok(Json(registry.verify_artifact(hash(&content_hash)?, request.expected_hash.as_deref()).await?))

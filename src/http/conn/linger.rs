@@ -31,7 +31,7 @@ pub(super) struct Limits {
 }
 
 /// How much is read at once.
-const SCRATCH: usize = 256 << 10;
+const SCRATCH: usize = 64 << 10;
 
 /// A connection that is being closed.
 #[derive(Debug)]

@@ -23,7 +23,9 @@ const DRAINED: u64 = 64 << 10;
 
 /// Gives a request to axum, with its body tracked.
 pub(super) fn track(request: Request<Incoming>, wire: &Wire) -> Request<Body> {
-    wire.set_unread(left(request.body()));
+    // A client that waits to be told to go on will send nothing if it is not, and hyper will close.
+    let waits = request.headers().contains_key(header::EXPECT) && !request.body().is_end_stream();
+    wire.set_unread(if waits { u64::MAX } else { left(request.body()) });
     wire.set_answer(None);
     if request.body().is_end_stream() {
         return request.map(|_| Body::empty());

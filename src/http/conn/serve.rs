@@ -53,7 +53,7 @@ impl Default for Options {
             linger_total: Duration::from_secs(30),
             linger_bytes: 4 << 30,
             grace: Duration::from_secs(30),
-            frame: 1 << 20,
+            frame: 512 << 10,
             sendfile: true,
         }
     }
@@ -120,7 +120,7 @@ fn connect(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
     }
-    let wire = Wire::default();
+    let wire = Wire::new();
     let limits = Limits { idle: options.linger_idle, total: options.linger_total, bytes: options.linger_bytes };
     let transport = Conn::new(stream, wire.clone(), options.stall, limits);
     let sendfile = options.sendfile;

@@ -44,7 +44,7 @@ const HEAD_ROOM: u64 = 64 << 10;
 static REGION: LazyLock<&'static [u8]> = LazyLock::new(|| Box::leak(vec![0; WINDOW + SPREAD].into_boxed_slice()));
 
 /// The handle of a connection, found in the extensions of each request that came over it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Wire(Arc<Shared>);
 
 #[derive(Debug, Default)]
@@ -111,6 +111,11 @@ pub(super) fn is_placeholder(bytes: &[u8]) -> bool {
 }
 
 impl Wire {
+    /// The handle of a new connection.
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use crate::api::problem::Problem;
 use crate::api::route;
 use crate::http::extract::{Segments, bad_parameter, declared_length, media_type, number};
+use crate::http::openapi::Binary;
 use crate::http::problem::Failure;
 use crate::service::Registry;
 use crate::service::upload::Append;
@@ -27,10 +28,15 @@ use crate::service::upload::Append;
         ("Upload-Offset" = u64, Header, description = "Where the body's first byte belongs"),
         ("Upload-Length" = Option<u64>, Header, description = "Bytes of the whole file"),
     ),
-    request_body(content = Vec<u8>, content_type = "application/partial-upload"),
+    request_body(content = inline(Binary), content_type = "application/partial-upload"),
     responses(
-        (status = 204, description = "Durable; `Upload-Offset` is the new length"),
-        (status = 409, description = "Wrong offset (`Upload-Offset` is the right one), or the session is over", body = Problem, content_type = "application/problem+json"),
+        (status = 204, description = "Durable", headers(("Upload-Offset" = u64, description = "The new length"))),
+        (status = 404, description = "No such session, or its time is over", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The body was cut short; what had arrived is kept", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Wrong offset, the session is over, or a newer writer has taken over", body = Problem, content_type = "application/problem+json",
+            headers(("Upload-Offset" = u64, description = "Where to continue, after a wrong offset"))),
+        (status = 413, description = "Larger than this server takes", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "Another media type, or the bytes are not safetensors", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The bytes are refused; the file starts again at 0", body = Problem, content_type = "application/problem+json"),
     )
 )]

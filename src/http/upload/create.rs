@@ -20,10 +20,14 @@ use crate::service::Registry;
 /// The body is `header.json`, verbatim. The answer names the files that are expected.
 #[utoipa::path(
     post, path = route::UPLOADS, tag = "uploads", operation_id = "create_upload",
-    request_body(content = Vec<u8>, content_type = "application/json"),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "`header.json`"),
     responses(
-        (status = 201, description = "Open; `Location` is the session", body = Upload),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = 201, description = "Open", body = Upload,
+            headers(("Location" = String, description = "The session, relative to this server"))),
+        (status = 409, description = "The artifact is stored here with another header", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The header or what it describes is larger than this server takes", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "Not sent as JSON", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The header is refused", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn create_upload(

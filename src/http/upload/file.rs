@@ -6,7 +6,6 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use crate::api::problem::Problem;
 use crate::api::route;
 use crate::http::extract::Segments;
 use crate::http::problem::Failure;
@@ -23,8 +22,11 @@ use crate::service::Registry;
         ("file" = String, Path, description = "A name in `weight_files`, or `weights.index.json`"),
     ),
     responses(
-        (status = 200, description = "See the headers"),
-        (status = 404, description = "No such session or file", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "How far it has come", headers(
+            ("Upload-Offset" = u64, description = "Durable bytes; the next PATCH begins here"),
+            ("Upload-Length" = u64, description = "Bytes of the whole file, once known"),
+        )),
+        (status = 404, description = "No such session or file"),
     )
 )]
 pub async fn head_upload_file(

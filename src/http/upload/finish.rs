@@ -8,9 +8,9 @@ use axum::response::Response;
 use crate::api::artifact::Artifact;
 use crate::api::problem::Problem;
 use crate::api::route;
-use crate::http::artifact::put::stored;
 use crate::http::extract::Segments;
 use crate::http::problem::Failure;
+use crate::http::stored::stored;
 use crate::service::Registry;
 
 /// Finish an upload session
@@ -21,8 +21,12 @@ use crate::service::Registry;
     post, path = route::UPLOAD_FINISH, tag = "uploads", operation_id = "finish_upload",
     params(("id" = String, Path, description = "The session")),
     responses(
-        (status = 201, description = "Stored and visible", body = Artifact),
-        (status = 200, description = "It was there already", body = Artifact),
+        (status = 201, description = "Stored and visible", body = Artifact,
+            headers(("Location" = String, description = "The artifact, relative to this server"))),
+        (status = 200, description = "It was there already", body = Artifact,
+            headers(("Location" = String, description = "The artifact, relative to this server"))),
+        (status = 404, description = "No such session, or its time is over", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The session was given up, or the artifact is stored here with another header", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "Files are missing, or the bytes are not what the header says", body = Problem, content_type = "application/problem+json"),
     )
 )]

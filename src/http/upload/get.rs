@@ -21,7 +21,7 @@ use crate::service::Registry;
     get, path = route::UPLOAD, tag = "uploads", operation_id = "get_upload",
     params(("id" = String, Path, description = "The session")),
     responses(
-        (status = 200, body = Upload),
+        (status = 200, description = "The session", body = Upload),
         (status = 404, description = "No such session, or its time is over", body = Problem, content_type = "application/problem+json"),
     )
 )]

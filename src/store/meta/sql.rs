@@ -20,6 +20,8 @@ statements! {
          tensor_count, size, received_at, verified_at, verified_how from artifacts where content_hash = $1";
     /// The header as it was received.
     ARTIFACT_HEADER = "select header from artifacts where content_hash = $1";
+    /// What tells two headers apart.
+    ARTIFACT_HEADER_DIGEST = "select header_digest from artifacts where content_hash = $1";
     /// The files of an artifact with their blobs.
     ARTIFACT_FILES = "select f.name, f.digest, b.blob_key, b.size, b.stamp, b.damaged_at from artifact_files f \
         join blobs b on b.digest = f.digest where f.content_hash = $1 order by f.position";
@@ -37,6 +39,10 @@ statements! {
     INSERT_ARTIFACT = "insert into artifacts (content_hash, header, header_digest, schema_version, \
         round_index, parent_hash, config_hash, tensor_count, size, received_at, verified_at, verified_how) \
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, 'upload')";
+    /// The same, with the header that the upload session holds already.
+    INSERT_ARTIFACT_OF_UPLOAD = "insert into artifacts (content_hash, header, header_digest, schema_version, \
+        round_index, parent_hash, config_hash, tensor_count, size, received_at, verified_at, verified_how) \
+        select $1, header, $3, $4, $5, $6, $7, $8, $9, $10, $10, 'upload' from uploads where id = $2";
     /// One of its files.
     INSERT_ARTIFACT_FILE = "insert into artifact_files (content_hash, position, name, digest) values ($1, $2, $3, $4)";
     /// One of its groups.
@@ -59,13 +65,16 @@ statements! {
     KEY_IN_USE = "select 1 from blobs where blob_key = $1 union all select 1 from upload_files where blob_key = $1 limit 1";
 
     /// A new session.
-    INSERT_UPLOAD = "insert into uploads (id, content_hash, header, state, created_at, expires_at) \
-        values ($1, $2, $3, 'open', $4, $5)";
+    INSERT_UPLOAD = "insert into uploads (id, content_hash, header, header_digest, weight_files, state, created_at, \
+        expires_at) values ($1, $2, $3, $4, $5, 'open', $6, $7)";
     /// One of the files that it expects.
     INSERT_UPLOAD_FILE = "insert into upload_files (upload_id, position, stored, writer) values ($1, $2, 0, 0)";
-    /// A session.
-    UPLOAD = "select content_hash, header, state, problem, walks, created_at, expires_at from uploads where id = $1";
-    /// Its files.
+    /// A session without its header, which may be large.
+    UPLOAD = "select content_hash, header_digest, weight_files, state, problem, created_at, expires_at from uploads \
+        where id = $1";
+    /// What a session is loaded from.
+    UPLOAD_HEADER = "select header, walks from uploads where id = $1";
+    /// The files of a session.
     UPLOAD_FILES = "select position, blob_key, stored, length, digest_state, writer from upload_files \
         where upload_id = $1 order by position";
     /// A new writer of a file; the older one can save no more.

@@ -6,21 +6,21 @@ use super::artifact::{corrupt, count, signed};
 use super::backend::MetaStore;
 use super::error::StoreError;
 use super::sql;
-use crate::core::digest::ContentHash;
+use crate::core::digest::{BlobDigest, ContentHash};
 
 /// A session as it lies in the database.
 #[derive(Clone, Debug)]
 pub struct UploadRow {
     /// H1 that the header claims.
     pub content_hash: ContentHash,
-    /// `header.json` as it was received.
-    pub header: Vec<u8>,
+    /// SHA-256 of `header.json`.
+    pub header_digest: BlobDigest,
+    /// Weight files that the header lists.
+    pub weight_files: usize,
     /// `open`, `finished`, `refused` or `aborted`.
     pub state: String,
     /// The refusal as a problem document.
     pub problem: Option<String>,
-    /// Saved digests that span files.
-    pub walks: Option<Vec<u8>>,
     /// Microseconds since 1970.
     pub created_at: i64,
     /// Microseconds since 1970.
@@ -66,7 +66,7 @@ pub struct Progress {
 }
 
 /// The columns of [`sql::UPLOAD`].
-type UploadColumns = (String, Vec<u8>, String, Option<String>, Option<Vec<u8>>, i64, i64);
+type UploadColumns = (String, String, i64, String, Option<String>, i64, i64);
 
 /// The columns of [`sql::UPLOAD_FILES`].
 type FileColumns = (i64, Option<String>, i64, Option<i64>, Option<Vec<u8>>, i64);
@@ -93,6 +93,8 @@ impl MetaStore {
             .bind(id)
             .bind(content_hash.to_string())
             .bind(header)
+            .bind(BlobDigest::of(header).to_string())
+            .bind(position(files))
             .bind(created_at)
             .bind(expires_at)
             .execute(&mut *tx)
@@ -114,7 +116,7 @@ impl MetaStore {
             return Ok(None);
         };
         let files: Vec<FileColumns> = sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?;
-        let (content_hash, header, state, problem, walks, created_at, expires_at) = row;
+        let (content_hash, header_digest, weight_files, state, problem, created_at, expires_at) = row;
         let files = files
             .into_iter()
             .map(|(index, key, stored, length, digest_state, _)| {
@@ -128,7 +130,17 @@ impl MetaStore {
             })
             .collect::<Result<_, StoreError>>()?;
         let content_hash = content_hash.parse().map_err(|_| corrupt("uploads", "content_hash"))?;
-        Ok(Some(UploadRow { content_hash, header, state, problem, walks, created_at, expires_at, files }))
+        let header_digest = header_digest.parse().map_err(|_| corrupt("uploads", "header_digest"))?;
+        let weight_files = usize::try_from(weight_files).map_err(|_| corrupt("uploads", "weight_files"))?;
+        Ok(Some(UploadRow { content_hash, header_digest, weight_files, state, problem, created_at, expires_at, files }))
+    }
+
+    /// The header of a session as it was received, and its saved digests that span files.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn upload_header(&self, id: &str) -> Result<Option<(Vec<u8>, Option<Vec<u8>>)>, StoreError> {
+        Ok(sqlx::query_as(sql::UPLOAD_HEADER).bind(id).fetch_optional(self.read()).await?)
     }
 
     /// Becomes the newest writer of a file; every older one can save no more.

@@ -101,13 +101,10 @@ async fn pipelined_requests_are_answered_in_order() {
     let stored = stored(2 * MIB);
     let server = start(parts(&stored), Options::default()).await;
     let mut client = Client::connect(&server).await;
-    let mut requests = String::new();
-    for number in 0..100 {
-        for path in [&number.to_string(), "text"] {
-            requests.extend(["GET /", path, " HTTP/1.1\r\nhost: h\r\n\r\n"]);
-        }
-    }
-    client.send(&requests).await;
+    let requests: Vec<_> = (0..100)
+        .map(|number| format!("GET /{number} HTTP/1.1\r\nhost: h\r\n\r\nGET /text HTTP/1.1\r\nhost: h\r\n\r\n"))
+        .collect();
+    client.send(&requests.concat()).await;
     for number in 0..100 {
         let (offset, len) = place(&format!("/{number}"));
         same(&within(client.answer()).await.1, &stored.bytes[offset..offset + len]);

@@ -66,6 +66,18 @@ async fn a_client_that_reads_meanwhile_gets_an_early_answer() {
 }
 
 #[tokio::test]
+async fn a_client_that_waits_is_answered_without_its_body() {
+    let server = start(refusing(), Options::default()).await;
+    let mut client = Client::connect(&server).await;
+    client.send("PUT /refused HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n").await;
+    let (head, found) = within(client.answer()).await;
+    assert_eq!(head.status, 413);
+    assert!(head.text.contains("connection: close"), "{}", head.text);
+    same(&found, b"too large");
+    assert!(within(client.rest()).await.is_empty());
+}
+
+#[tokio::test]
 async fn lingering_ends_when_the_client_goes_quiet() {
     let hour = Duration::from_hours(1);
     let options = Options { linger_idle: MOMENT, linger_total: hour, grace: hour, ..Options::default() };
@@ -111,7 +123,7 @@ async fn a_connection_whose_request_was_read_is_kept() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
-    let server = start(refusing(), Options { head: MOMENT, ..Options::default() }).await;
+    let server = start(refusing(), Options { head: MOMENT * 6, ..Options::default() }).await;
     // Before the first request, within a head, and after an answer.
     let mut client = Client::connect(&server).await;
     assert!(within(client.rest()).await.is_empty());

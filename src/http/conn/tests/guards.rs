@@ -19,7 +19,7 @@ async fn pair() -> (Wire, Conn, TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    let wire = Wire::default();
+    let wire = Wire::new();
     let minute = Duration::from_mins(1);
     let limits = Limits { idle: minute, total: minute, bytes: 0 };
     (wire.clone(), Conn::new(stream, wire, minute, limits), client)

@@ -187,7 +187,7 @@ pub(super) fn same(found: &[u8], expected: &[u8]) {
 }
 
 /// Collects a body without a server.
-#[expect(clippy::disallowed_methods, reason = "these bodies are the test's own")]
+#[expect(clippy::disallowed_methods, reason = "the bodies of these tests are small")]
 pub(super) async fn collect(body: Body) -> Result<Vec<u8>, axum::Error> {
     Ok(http_body_util::BodyExt::collect(body).await?.to_bytes().to_vec())
 }

@@ -1,139 +1,17 @@
-//! The machine that checks and hashes an artifact while its files arrive, in any order and any cut.
-//!
-//! Every digest is a walk along a recipe. Bytes that arrive when a walk stands right there are hashed at once; bytes
-//! that arrive too early are only remembered by their place, and the walk asks for them again once the files are
-//! stored ([`Intake::pending`]). For an artifact in canonical order nothing is ever read again.
-//!
-//! [`Verified`] can be made only here, after every promise of the header has been kept.
+//! The intake of an artifact: where its tensors lie, and the digests that span its files.
 
 use std::sync::Arc;
 
-use super::canonical;
-use super::checkpoint::Header;
-use super::digest::{BlobDigest, ContentHash, GroupHash};
-use super::error::DomainError;
-use super::limits::Limits;
-use super::recipe::Extent;
-use super::safetensors::decoder::Decoder;
-use super::safetensors::header::Container;
-use super::sha256::{Lane, Sha256, update_lanes};
-use super::shards;
-use super::walk::{Walk, WalkState};
-
-/// One file as it arrives: its decoder and its own digest. Files of one artifact may arrive in parallel.
-pub struct FileIntake {
-    index: usize,
-    body: Body,
-    hasher: Sha256,
-}
-
-enum Body {
-    Weights(Decoder),
-    /// `weights.index.json`, kept to be compared with the shards at the end.
-    Index {
-        text: Vec<u8>,
-        limit: u64,
-    },
-}
-
-impl FileIntake {
-    /// A file at its first byte; `declared` is its length where the transport says so.
-    #[must_use]
-    pub fn new(header: &Header, index: usize, declared: Option<u64>, limits: &Limits) -> Self {
-        let body = if index < header.weight_files.len() {
-            Body::Weights(Decoder::new(declared, *limits))
-        } else {
-            Body::Index { text: Vec::new(), limit: limits.index_bytes }
-        };
-        Self { index, body, hasher: Sha256::new() }
-    }
-
-    /// Bytes taken so far.
-    #[must_use]
-    pub fn seen(&self) -> u64 {
-        match &self.body {
-            Body::Weights(decoder) => decoder.seen(),
-            Body::Index { text, .. } => text.len() as u64,
-        }
-    }
-
-    /// The length of the whole file, once its header is known.
-    #[must_use]
-    pub fn expected_len(&self) -> Option<u64> {
-        match &self.body {
-            Body::Weights(decoder) => decoder.container().map(|container| container.file_len),
-            Body::Index { .. } => None,
-        }
-    }
-
-    /// The container's header, once it is known.
-    #[must_use]
-    pub const fn container(&self) -> Option<&Arc<Container>> {
-        match &self.body {
-            Body::Weights(decoder) => decoder.container(),
-            Body::Index { .. } => None,
-        }
-    }
-
-    /// Checks the next bytes without hashing them; true when the container's header became known.
-    ///
-    /// # Errors
-    /// As [`Decoder::push`].
-    pub fn check(&mut self, chunk: &[u8]) -> Result<bool, DomainError> {
-        match &mut self.body {
-            Body::Weights(decoder) => decoder.push(chunk),
-            Body::Index { text, limit } => {
-                if (text.len() + chunk.len()) as u64 > *limit {
-                    return Err(DomainError::integrity("weights.index.json is larger than an index may be")
-                        .field("limit", *limit));
-                }
-                text.extend_from_slice(chunk);
-                Ok(false)
-            }
-        }
-    }
-
-    /// Counts bytes that were checked before, after a restart; see [`Decoder::skip`].
-    pub fn skip(&mut self, len: u64) -> bool {
-        match &mut self.body {
-            Body::Weights(decoder) => decoder.skip(len),
-            Body::Index { .. } => len == 0,
-        }
-    }
-
-    /// Starts the file's own digest again; its bytes have to be absorbed anew.
-    pub fn restart_digest(&mut self) {
-        self.hasher = Sha256::new();
-    }
-
-    /// Position of this file in the artifact.
-    #[must_use]
-    pub const fn index(&self) -> usize {
-        self.index
-    }
-
-    /// Hashes bytes into this file's own digest only.
-    pub fn hash(&mut self, chunk: &[u8]) {
-        self.hasher.update(chunk);
-    }
-
-    /// The saved state of this file's own digest.
-    #[must_use]
-    pub fn save(&self) -> Vec<u8> {
-        self.hasher.save().to_vec()
-    }
-
-    /// Continues the digest from a saved state, if that is one over exactly the bytes seen.
-    pub fn restore(&mut self, state: &[u8]) -> bool {
-        match Sha256::restore(state) {
-            Some(hasher) if hasher.len() == self.seen() => {
-                self.hasher = hasher;
-                true
-            }
-            _ => false,
-        }
-    }
-}
+use super::file::{Body, FileIntake};
+use crate::core::canonical;
+use crate::core::checkpoint::Header;
+use crate::core::digest::{BlobDigest, ContentHash, GroupHash};
+use crate::core::error::DomainError;
+use crate::core::recipe::Extent;
+use crate::core::safetensors::header::Container;
+use crate::core::sha256::{Lane, Sha256, update_lanes};
+use crate::core::shards;
+use crate::core::walk::{Walk, WalkState};
 
 /// What one file has become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -343,7 +221,7 @@ impl Intake {
             if let Body::Weights(decoder) = &file.body {
                 let container = decoder.finish().map_err(|error| error.field("file", name.as_str()))?;
                 if container.without_format {
-                    warnings.push("a weight file has no format in its metadata; some readers warn about that");
+                    warnings.push("the metadata of a weight file names no format; some readers warn about that");
                 }
             }
         }
@@ -388,6 +266,11 @@ impl Intake {
             })
             .collect();
         Ok(Verified { header: Arc::clone(&self.header), groups, files, warnings })
+    }
+
+    /// Gives back what only an unfinished intake needs. Nothing can be taken in or finished afterwards.
+    pub fn release(&mut self) {
+        (self.walks, self.groups, self.places) = (Vec::new(), Vec::new(), Vec::new());
     }
 
     fn digest(&self, index: usize) -> Result<[u8; 32], DomainError> {

@@ -1,0 +1,3 @@
+//! The checks that the fuzz targets run.
+
+pub mod checks;

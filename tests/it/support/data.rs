@@ -1,0 +1,85 @@
+//! What lies on the disk and in the database, looked at from outside of the program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
+
+/// Every file below `blobs`.
+pub fn blobs(dir: &Path) -> Vec<PathBuf> {
+    let entries = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for path in entries(&dir.join("blobs")) {
+        if path.is_dir() { files.extend(entries(&path)) } else { files.push(path) }
+    }
+    files.sort();
+    files
+}
+
+/// Opens the database beside the server.
+async fn connect(dir: &Path) -> sqlx::SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(dir.join("cairn.sqlite"));
+    options.busy_timeout(super::wait::PATIENCE).connect().await.unwrap()
+}
+
+/// The one number that a query gives.
+pub async fn number(dir: &Path, query: &'static str) -> i64 {
+    let mut connection = connect(dir).await;
+    let number = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    number
+}
+
+/// The texts in the one column that a query gives.
+pub async fn texts(dir: &Path, query: &'static str) -> Vec<String> {
+    let mut connection = connect(dir).await;
+    let texts = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    texts
+}
+
+/// Changes rows behind the server's back.
+pub async fn change(dir: &Path, statement: &'static str) -> u64 {
+    let mut connection = connect(dir).await;
+    let changed = sqlx::query(statement).execute(&mut connection).await.unwrap().rows_affected();
+    connection.close().await.unwrap();
+    changed
+}
+
+pub const ARTIFACTS: &str = "select count(*) from artifacts";
+pub const BLOB_ROWS: &str = "select count(*) from blobs";
+pub const OPEN_SESSIONS: &str = "select count(*) from uploads where state = 'open'";
+pub const STAGED: &str = "select count(*) from upload_files where blob_key is not null or stored > 0";
+pub const AUDITS: &str = "select count(*) from audit_records";
+
+/// Checks that nothing at all is kept.
+pub async fn assert_nothing_left(dir: &Path, what: &str) {
+    assert_eq!(blobs(dir), Vec::<PathBuf>::new(), "{what}: files stayed behind");
+    for query in [ARTIFACTS, BLOB_ROWS, OPEN_SESSIONS, STAGED] {
+        assert_eq!(number(dir, query).await, 0, "{what}: {query}");
+    }
+}
+
+/// Checks that exactly the files are on the disk to which a row refers.
+pub async fn assert_no_orphans(dir: &Path) {
+    let query = "select blob_key from blobs union select blob_key from upload_files where blob_key is not null";
+    let keys = super::wait::until("no file without a row, no row without a file", || async {
+        let mut keys = texts(dir, query).await;
+        keys.sort();
+        let mut files: Vec<String> =
+            blobs(dir).iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        files.sort();
+        (keys == files).then_some(keys)
+    });
+    keys.await;
+}
+
+/// Turns one bit of a file around, in place.
+pub fn flip(path: &Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}

@@ -1,0 +1,13 @@
+//! What the tests share: servers, checkpoints made independently of the program, clients polite and rude.
+
+pub mod archive;
+pub mod checkpoint;
+pub mod client;
+pub mod data;
+pub mod generated;
+pub mod golden;
+pub mod process;
+pub mod raw;
+pub mod rng;
+pub mod server;
+pub mod wait;
