@@ -148,7 +148,8 @@ impl Registry {
             let row = self.upload_row(id).await?;
             check_open(&row)?;
             let (id, blobs, limits) = (id.to_owned(), self.blobs.clone(), self.options.limits);
-            tokio::task::spawn_blocking(move || Session::load(&id, row, &blobs, &limits)).await?
+            let span = tracing::Span::current();
+            tokio::task::spawn_blocking(move || span.in_scope(|| Session::load(&id, row, &blobs, &limits))).await?
         })
         .await?;
         Ok(cell)
