@@ -113,7 +113,7 @@ pub fn declared_length(headers: &HeaderMap, limit: u64) -> Result<(), Failure> {
 /// 413 above the limit, 408 when it stands still or is cut short.
 pub async fn small_body(body: Body, limit: u64, idle: Duration) -> Result<Bytes, Failure> {
     // Only room in the address space: pages come with the bytes, so an empty promise costs nothing.
-    let room = http_body::Body::size_hint(&body).exact().unwrap_or(0).min(limit);
+    let room = axum::body::HttpBody::size_hint(&body).exact().unwrap_or(0).min(limit);
     let mut bytes = BytesMut::with_capacity(usize::try_from(room).unwrap_or(0));
     let mut stream = body.into_data_stream();
     loop {

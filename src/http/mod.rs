@@ -1,6 +1,6 @@
 //! HTTP: translation between requests and what the registry does, and nothing else.
 //!
-//! Reading order: [`router`] (every route), one file for each endpoint under [`artifact`] and [`upload`],
+//! Reading order: [`mod@router`] (every route), one file for each endpoint under [`artifact`] and [`upload`],
 //! [`problem`] (the one way in which a refusal becomes an answer), [`bytes`] (the one way in which bytes do), [`stored`] (the answer to an upload),
 //! [`conn`] (sockets).
 

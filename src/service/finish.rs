@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
+use tracing::Instrument as _;
 
 use super::error::ServiceError;
 use super::registry::{Registry, now_micros};
@@ -39,7 +40,7 @@ impl Registry {
     /// When files are missing (the session stays open), or the bytes are not what the header says (they are dropped).
     pub async fn finish_upload(self: &Arc<Self>, id: &str) -> Result<Finished, ServiceError> {
         let (registry, id) = (Arc::clone(self), id.to_owned());
-        tokio::spawn(async move { registry.finish_session(&id).await }).await?
+        tokio::spawn(async move { registry.finish_session(&id).await }.in_current_span()).await?
     }
 
     async fn finish_session(self: &Arc<Self>, id: &str) -> Result<Finished, ServiceError> {

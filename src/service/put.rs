@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
 
 use super::error::ServiceError;
 use super::finish::{Finished, Slots, check_complete, judge, staged_keys, wrong_address};
@@ -52,7 +53,7 @@ impl Registry {
         let unpacker = Unpacker { registry: Arc::clone(self), asked, decoder: Decoder::new(), stage: Stage::Start };
         // On a task of its own: when the client goes away, this future is dropped, but what lies on the disk must not
         // be left without an owner.
-        let task = tokio::spawn(Arc::clone(self).unpack_and_judge(unpacker, queue, end));
+        let task = tokio::spawn(Arc::clone(self).unpack_and_judge(unpacker, queue, end).in_current_span());
         let outcome = pump(body, sender, None, self.options.body_idle).await;
         // The task may have ended already, with a refusal.
         let _ = tell_end.send(outcome);

@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 use super::error::ServiceError;
 use super::registry::{Registry, now_micros, random_key};
@@ -134,8 +135,8 @@ pub(super) struct Receiver {
 impl Receiver {
     /// Starts the worker; it ends when the queue is closed and answers with the durable length.
     pub(super) fn start(self, queue: mpsc::Receiver<Bytes>) -> JoinHandle<Result<u64, ServiceError>> {
-        let runtime = Handle::current();
-        tokio::task::spawn_blocking(move || self.run(queue, &runtime))
+        let (runtime, span) = (Handle::current(), tracing::Span::current());
+        tokio::task::spawn_blocking(move || span.in_scope(|| self.run(queue, &runtime)))
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Bytes>, runtime: &Handle) -> Result<u64, ServiceError> {
@@ -195,7 +196,7 @@ impl Receiver {
         let file = staged.handle().map_err(ServiceError::io("open the file again"))?;
         let progress = self.progress(session, None);
         let registry = Arc::clone(&self.registry);
-        Ok(Some(runtime.spawn(async move {
+        let save = async move {
             let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
             // A checkpoint that fails costs nothing but a longer way back after a crash.
             match synced {
@@ -206,7 +207,8 @@ impl Receiver {
                 }
                 failed => tracing::warn!(?failed, upload.id = id, "progress could not be made durable"),
             }
-        })))
+        };
+        Ok(Some(runtime.spawn(save.in_current_span())))
     }
 
     fn progress(&self, session: &Session, digest_state: Option<Vec<u8>>) -> Progress {

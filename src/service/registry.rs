@@ -129,8 +129,9 @@ impl Registry {
         if keys.is_empty() {
             return;
         }
-        let blobs = self.blobs.clone();
+        let (blobs, span) = (self.blobs.clone(), tracing::Span::current());
         let removed = tokio::task::spawn_blocking(move || {
+            let _inside = span.entered();
             for key in keys {
                 if let Err(error) = blobs.remove(&key) {
                     tracing::warn!(%error, blob.key = %key, "a blob could not be removed");

@@ -147,7 +147,9 @@ impl Registry {
             let saved = self.meta.upload_header(id).await?;
             let saved = saved.ok_or_else(|| ServiceError::not_found("the upload session"))?;
             let (id, blobs, limits) = (id.to_owned(), self.blobs.clone(), self.options.limits);
-            tokio::task::spawn_blocking(move || Session::load(&id, &row, saved, &blobs, &limits)).await?
+            let span = tracing::Span::current();
+            let load = move || span.in_scope(|| Session::load(&id, &row, saved, &blobs, &limits));
+            tokio::task::spawn_blocking(load).await?
         })
         .await?;
         Ok(cell)

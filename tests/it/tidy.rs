@@ -214,3 +214,63 @@ fn no_endpoint_takes_a_body_whole() {
     }
     report(&broken);
 }
+
+/// Names in backticks in a page.
+fn quoted(page: &str) -> impl Iterator<Item = &str> {
+    page.split('`').skip(1).step_by(2)
+}
+
+/// The map names what is there: its paths exist, and its tables are those of this file.
+#[test]
+fn the_map_is_true() {
+    let page = fs::read_to_string("ARCHITECTURE.md").unwrap();
+    let mut broken = String::new();
+    for name in quoted(&page) {
+        let path = name.trim_end_matches('/');
+        let is_path = path
+            .split_once('/')
+            .is_some_and(|(first, _)| Path::new("src").join(first).exists() || Path::new(first).exists());
+        let known =
+            ["", "src/", "src/core/", "src/service/"].iter().any(|base| Path::new(&format!("{base}{path}")).exists());
+        if (is_path || path.ends_with(".rs")) && !path.contains(['{', ' ']) && !known {
+            let _ = writeln!(broken, "ARCHITECTURE.md names {path}, which is not there");
+        }
+    }
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    for (name, places) in CRATES {
+        let name = format!("`{}`", name.replace('_', "-"));
+        let row = rows.iter().find(|row| row.replace('_', "-").split(" | ").next().unwrap().contains(&name));
+        let same = row.is_some_and(|row| {
+            places.iter().all(|place| row.contains(&format!("`{}`", place.trim_start_matches("src/"))))
+        });
+        if !same {
+            let _ = writeln!(broken, "ARCHITECTURE.md says something else of {name} than {places:?}");
+        }
+    }
+    report(&broken);
+}
+
+/// Relative links in the pages lead to files.
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = String::new();
+    let pages = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "openapi/README.md", "migrations/README.md"];
+    let decisions = fs::read_dir("docs/adr").unwrap().chain(fs::read_dir("docs").unwrap());
+    let decisions = decisions.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    for page in pages.iter().map(|page| Path::new(page).to_owned()).chain(decisions) {
+        let text = fs::read_to_string(&page).unwrap_or_default();
+        for target in text.split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {
+            let local = !target.is_empty() && !target.contains("://") && !target.starts_with('/');
+            if local && !page.parent().unwrap().join(target).exists() {
+                let _ = writeln!(broken, "{} links to {target}, which is not there", page.display());
+            }
+        }
+    }
+    for entry in fs::read_dir("docs/adr").unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name != "README.md" && !fs::read_to_string("docs/adr/README.md").unwrap().contains(&name) {
+            let _ = writeln!(broken, "docs/adr/README.md does not list {name}");
+        }
+    }
+    report(&broken);
+}

@@ -6,7 +6,7 @@
 //!
 //! [`Verified`] can be made only here, after every promise of the header has been kept.
 //!
-//! Reading order: [`file`] (one file as it arrives), [`artifact`] (what its files share).
+//! Reading order: [`mod@file`] (one file as it arrives), [`artifact`] (what its files share).
 
 pub mod artifact;
 pub mod file;
