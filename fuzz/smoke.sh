@@ -3,8 +3,8 @@
 #
 #     fuzz/smoke.sh [SECONDS]       20 by default
 #
-# Needs a nightly compiler and `cargo install cargo-fuzz --locked`; without them it says so and ends well, because the
-# same checks run as property tests on the stable compiler (tests/it/properties.rs).
+# Needs a nightly compiler and `cargo install cargo-fuzz --locked`; without them it fails. The same checks run as
+# property tests on the stable compiler (tests/it/properties.rs).
 set -eu
 
 cd "$(dirname "$0")"
@@ -12,8 +12,8 @@ seconds=${1:-20}
 golden=../tests/golden/lensemble
 
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
-    echo "cargo-fuzz or a nightly compiler is not installed; skipped" >&2
-    exit 0
+    echo "cargo-fuzz or a nightly compiler is not installed: cargo install cargo-fuzz --locked" >&2
+    exit 2
 fi
 
 seed() {
