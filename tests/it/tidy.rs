@@ -254,7 +254,14 @@ fn the_map_is_true() {
 #[test]
 fn links_lead_somewhere() {
     let mut broken = String::new();
-    let pages = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "openapi/README.md", "migrations/README.md"];
+    let pages = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "openapi/README.md",
+        "migrations/README.md",
+    ];
     let decisions = fs::read_dir("docs/adr").unwrap().chain(fs::read_dir("docs").unwrap());
     let decisions = decisions.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     for page in pages.iter().map(|page| Path::new(page).to_owned()).chain(decisions) {
