@@ -1,5 +1,7 @@
 //! Every path of the service. No other place spells one.
 
+use std::fmt::Display;
+
 use crate::core::digest::{ContentHash, GroupHash};
 
 /// Header with the bytes of a file that are stored so far, or with the place where a body continues.
@@ -58,7 +60,7 @@ pub const ERRORS: &str = "/docs/errors";
 
 /// The path of an artifact.
 #[must_use]
-pub fn artifact(hash: ContentHash) -> String {
+pub fn artifact(hash: impl Display) -> String {
     format!("/v1/artifacts/{hash}")
 }
 

@@ -5,6 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::api::artifact::Artifact;
+use crate::api::route;
 use crate::service::finish::Finished;
 
 /// 201 or 200 with the artifact, and where it is.
@@ -13,6 +14,6 @@ pub fn stored(finished: &Finished) -> Response {
     let status = if finished.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut artifact = Artifact::clone(&finished.artifact);
     artifact.warnings.clone_from(&finished.warnings);
-    let location = format!("/v1/artifacts/{}", artifact.content_hash);
+    let location = route::artifact(&artifact.content_hash);
     (status, [(header::LOCATION, location)], Json(artifact)).into_response()
 }

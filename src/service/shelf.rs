@@ -16,7 +16,7 @@ use super::error::ServiceError;
 use super::layout::Layout;
 use super::lookup::Known;
 use super::registry::{Registry, now_micros};
-use super::session::{READ_BACK, chunk_len, lock};
+use super::session::{READ_BACK, lock};
 use crate::core::digest::{BlobDigest, ContentHash};
 use crate::core::error::DomainError;
 use crate::core::sha256::Sha256;
@@ -191,8 +191,7 @@ pub(super) fn digest_of(file: &File) -> io::Result<BlobDigest> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; READ_BACK];
     loop {
-        let take = chunk_len(&buffer, u64::MAX);
-        match file.read_at(&mut buffer[..take], hasher.len())? {
+        match file.read_at(&mut buffer, hasher.len())? {
             0 => return Ok(BlobDigest::from_bytes(hasher.finalize())),
             read => hasher.update(&buffer[..read]),
         }

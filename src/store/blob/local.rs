@@ -179,12 +179,6 @@ impl StagedBlob {
         self.len == 0
     }
 
-    /// Bytes written since the last [`sync`](Self::sync).
-    #[must_use]
-    pub const fn unsynced(&self) -> u64 {
-        self.len - self.synced
-    }
-
     /// Reserves space for the whole file, so that a full disk is known before the bytes are sent.
     ///
     /// # Errors
