@@ -132,6 +132,23 @@ digest! {
     ConfigHash
 }
 
+digest! {
+    /// The full hash of a public probe, version 2.
+    ProbeHash
+}
+digest! {
+    /// The root of a data set's Merkle tree.
+    DatasetRoot
+}
+digest! {
+    /// The hash of a ledger record, which the next one names.
+    RecordHash
+}
+digest! {
+    /// The hash of bytes that have no kind of their own, such as a summary of a checkpoint's structure.
+    Sha256Hash
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,8 +51,20 @@ codes! {
         "Use the contract version that the run is pinned to.";
     ResidencyViolation, "residency_violation", "ResidencyViolation",
         "Send only tensors of the groups encoder and predictor; action heads and other private groups stay with their owner.";
+    GaugeFailed, "gauge_failed", "GaugeError",
+        "Compute the report again from aligned frames.";
+    FrameDriftExceeded, "frame_drift_exceeded", "FrameDriftExceeded",
+        "Bring the participants' frames together before the next round.";
+    ProcrustesDegenerate, "procrustes_degenerate", "DegenerateProcrustes",
+        "Take more landmarks or a better conditioned probe.";
+    AggregationFailed, "aggregation_failed", "AggregationError",
+        "Run the round again.";
+    SecureAggFailed, "secure_agg_failed", "SecureAggregationError",
+        "Run the round again with enough participants.";
     AggNondeterministic, "agg_nondeterministic", "NonDeterministicAggregation",
         "Stop the coordinators, compare their inputs, and commit one result.";
+    DpBudgetExceeded, "dp_budget_exceeded", "PrivacyBudgetExceeded",
+        "Stop training, or agree on another privacy budget in a new run.";
     ProvenanceFailed, "provenance_failed", "ProvenanceError",
         "Read the run's head and continue from it.";
     CommitmentMismatch, "commitment_mismatch", "CommitmentMismatch",
@@ -89,6 +101,8 @@ codes! {
         "Read the session with GET; open a new one when this one is over.";
     RegistryDigestMissing, "registry_digest_missing", "RegistryError",
         "Send the digest that this call requires.";
+    RegistryConflict, "registry_conflict", "RegistryError",
+        "Read what is stored under this name, and send the same or take another name.";
     RegistryPrecondition, "registry_precondition", "RegistryError",
         "Read the current state and repeat the call against it.";
     RegistryTooLarge, "registry_too_large", "RegistryError",

@@ -2,7 +2,8 @@
 //!
 //! In reading order: the words ([`digest`], [`error`], [`limits`]), what arrives ([`sniff`], [`safetensors`],
 //! [`checkpoint`], [`tar`]), how it is hashed ([`sha256`], [`recipe`], [`canonical`]) and the machine that
-//! joins them while bytes come in ([`intake`]).
+//! joins them while bytes come in ([`intake`]). Then what rounds are made of: [`run`], [`document`], [`merkle`], [`seed`],
+//! and the rules that join them, [`lineage`].
 
 pub mod digest;
 pub mod error;
@@ -22,3 +23,10 @@ pub mod sha256;
 pub mod walk;
 
 pub mod intake;
+
+pub mod document;
+pub mod merkle;
+pub mod run;
+pub mod seed;
+
+pub mod lineage;

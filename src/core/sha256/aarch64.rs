@@ -56,8 +56,8 @@ fn compress<const N: usize>(runs: [Run<'_>; N]) {
             for i in 0..4 {
                 let constants = round_constants(4 * group + i);
                 for lane in 0..N {
-                    let [a, b, c, d] = [0, 1, 2, 3].map(|ahead| words[(i + ahead) % 4][lane]);
-                    words[i][lane] = next_words(a, b, c, d);
+                    let (b, c, d) = (words[(i + 1) % 4][lane], words[(i + 2) % 4][lane], words[(i + 3) % 4][lane]);
+                    words[i][lane] = next_words(words[i][lane], b, c, d);
                     let sums = vaddq_u32(words[i][lane], constants);
                     four_rounds(&mut abcd[lane], &mut efgh[lane], sums);
                 }

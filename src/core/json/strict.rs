@@ -1,4 +1,4 @@
-//! Strict JSON: what serde leaves open is closed here.
+//! What serde leaves open in JSON is closed here.
 //!
 //! `serde_json` already refuses NaN, lone surrogates, trailing text, a byte order mark and deep nesting, and derived
 //! structs refuse unknown and repeated fields. Left to close: structs written as arrays, and error texts that quote
@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::error::{DomainError, ErrorCode};
+use crate::core::error::{DomainError, ErrorCode};
 
 /// A struct that must be written as a JSON object; serde's derive would take an array of its fields as well.
 pub struct Object<T>(pub T);
@@ -122,10 +122,10 @@ pub fn schema_version(text: &[u8], what: &str, newest: u32) -> Result<u32, Domai
 }
 
 /// Deepest nesting of a document that is read.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// The deepest nesting of brackets outside strings; right for valid JSON, and harmless for any other text.
-fn depth(text: &[u8]) -> usize {
+pub(super) fn depth(text: &[u8]) -> usize {
     let (mut deepest, mut open, mut in_string, mut escaped) = (0, 0usize, false, false);
     for byte in text {
         match byte {
@@ -141,30 +141,6 @@ fn depth(text: &[u8]) -> usize {
         }
     }
     deepest
-}
-
-/// Writes `text` as a JSON string in pure ASCII, as Python's `json.dumps` does: lowercase `\uxxxx`, surrogate pairs
-/// above U+FFFF, and no escape for `/`.
-pub fn write_ascii_string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    for c in text.chars() {
-        match c {
-            '"' => out.extend_from_slice(b"\\\""),
-            '\\' => out.extend_from_slice(b"\\\\"),
-            '\n' => out.extend_from_slice(b"\\n"),
-            '\r' => out.extend_from_slice(b"\\r"),
-            '\t' => out.extend_from_slice(b"\\t"),
-            '\u{8}' => out.extend_from_slice(b"\\b"),
-            '\u{c}' => out.extend_from_slice(b"\\f"),
-            ' '..='~' => out.push(c as u8),
-            _ => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
-                }
-            }
-        }
-    }
-    out.push(b'"');
 }
 
 #[cfg(test)]
@@ -214,12 +190,5 @@ mod tests {
             let told = refused(&format!(r#"{{"{name}":1}}"#));
             assert!(told.starts_with("unknown field …, expected `known`"), "{told}");
         }
-    }
-
-    #[test]
-    fn ascii_strings_are_pythons() {
-        let mut out = Vec::new();
-        write_ascii_string(&mut out, "wmcp-é/😀\u{7f}\u{1}\"\\");
-        assert_eq!(String::from_utf8(out).unwrap(), r#""wmcp-\u00e9/\ud83d\ude00\u007f\u0001\"\\""#);
     }
 }

@@ -1,0 +1,19 @@
+//! The documents that lie beside the rounds of a run: what each kind is, and the checks that need nothing but its bytes.
+//!
+//! The version is read first, then the fields; unknown kinds, unknown fields and unknown versions are refused. The
+//! bytes of a document are kept as they came; what is read from them here is a view.
+//!
+//! Reading order: [`kind`] (the table), [`residency`] (what must never be in one), then one file for each kind.
+
+pub mod kind;
+pub mod residency;
+
+pub mod commitment;
+pub mod contribution;
+pub mod evidence;
+pub mod probe;
+pub mod report;
+pub mod round_message;
+pub mod run_manifest;
+
+pub use kind::{Document, Kind};

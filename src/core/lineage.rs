@@ -1,0 +1,1 @@
+//! Which checkpoint may follow which: the rules of a run's chain.
