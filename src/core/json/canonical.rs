@@ -90,16 +90,35 @@ pub fn write_string(out: &mut Vec<u8>, text: &str, dialect: Dialect) {
 /// exponent of at least two digits when it is below -4 or above 15, and always with a point or an exponent.
 #[must_use]
 pub fn python_float(number: f64) -> String {
-    // Rust's exponent form has the same shortest digits: d.ddde-x.
-    let text = format!("{number:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let text = python_digits(number);
+    let (sign, text) = text.strip_prefix('-').map_or(("", &*text), |text| ("-", text));
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        let text = number.to_string();
-        return if text.contains('.') { text } else { format!("{text}.0") };
+    if !(-4..16).contains(&exponent) {
+        let direction = if exponent < 0 { '-' } else { '+' };
+        return format!("{sign}{mantissa}e{direction}{:02}", exponent.abs());
     }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
+    let digits = mantissa.replace('.', "");
+    let Ok(point) = usize::try_from(exponent) else {
+        return format!("{sign}0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1));
+    };
+    match digits.split_at_checked(point + 1) {
+        Some((whole, fraction)) if !fraction.is_empty() => format!("{sign}{whole}.{fraction}"),
+        _ => format!("{sign}{digits:0<width$}.0", width = point + 1),
+    }
+}
+
+/// The digits of a double in the form `d.ddde-x`.
+///
+/// Rust and Python agree on how many digits the shortest have. Where the double lies halfway between two such numbers,
+/// Rust takes the one further from zero and Python the even one, which is what a number of digits asked for gives. Next
+/// to a power of two the nearest may read back as another double; then there is no such choice.
+fn python_digits(number: f64) -> String {
+    let shortest = format!("{number:e}");
+    let digits = shortest.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count();
+    let even = format!("{number:.*e}", digits - 1);
+    let same = even.parse::<f64>().is_ok_and(|again| again.to_bits() == number.to_bits());
+    if same { even } else { shortest }
 }
 
 #[cfg(test)]
@@ -126,6 +145,11 @@ mod tests {
             (1.5e300, "1.5e+300"),
             (5e-324, "5e-324"),
             (123_456_789.125, "123456789.125"),
+            // Halfway between two shortest spellings: the even one.
+            (953_712_825_891_194.25, "953712825891194.2"),
+            // A power of two, where the nearest of 16 digits is another double.
+            (9_007_199_254_740_992.0, "9007199254740992.0"),
+            (2f64.powi(-44), "5.684341886080802e-14"),
         ] {
             assert_eq!(python_float(number), text);
         }

@@ -6,6 +6,8 @@
 pub mod canonical;
 pub mod fields;
 pub mod strict;
+#[cfg(test)]
+mod tests;
 pub mod value;
 
 pub use canonical::{Dialect, write_ascii_string};
