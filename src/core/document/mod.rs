@@ -9,6 +9,7 @@ pub mod kind;
 pub mod residency;
 
 pub mod commitment;
+pub mod config;
 pub mod contribution;
 pub mod evidence;
 pub mod probe;
