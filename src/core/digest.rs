@@ -128,7 +128,7 @@ impl BlobDigest {
 }
 
 digest! {
-    /// The hash of a resolved configuration, which a header carries and nothing here recomputes.
+    /// The hash of a resolved configuration: a header carries it, a run manifest holds what it is of.
     ConfigHash
 }
 

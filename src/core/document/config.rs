@@ -20,8 +20,9 @@ pub fn parse_config(text: &[u8]) -> Result<Value, DomainError> {
     }
 }
 
-/// The hash of a configuration: over its canonical bytes without the paths of its logs. The object that held them stays,
-/// even empty, and equal names elsewhere stay.
+/// The hash of a configuration: over its canonical bytes without the paths of its logs.
+///
+/// The object that held them stays, even empty, and so do equal names elsewhere.
 #[must_use]
 pub fn config_hash(config: &Value) -> ConfigHash {
     ConfigHash::from_bytes(Sha256::digest(&canonical(config)))

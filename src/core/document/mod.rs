@@ -3,7 +3,8 @@
 //! The version is read first, then the fields; unknown kinds, unknown fields and unknown versions are refused. The
 //! bytes of a document are kept as they came; what is read from them here is a view.
 //!
-//! Reading order: [`kind`] (the table), [`residency`] (what must never be in one), then one file for each kind.
+//! Reading order: [`kind`] (the table), [`residency`] (what must never be in one), [`config`] (the hash of
+//! what a run is configured with), then one file for each kind.
 
 pub mod kind;
 pub mod residency;
