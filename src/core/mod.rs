@@ -30,3 +30,6 @@ pub mod run;
 pub mod seed;
 
 pub mod lineage;
+
+#[cfg(test)]
+mod tests;
