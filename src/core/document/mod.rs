@@ -16,4 +16,9 @@ pub mod report;
 pub mod round_message;
 pub mod run_manifest;
 
+mod time;
+
 pub use kind::{Document, Kind};
+
+#[cfg(test)]
+mod tests;
