@@ -1,4 +1,4 @@
-//! DatasetCommitment version 1 (Lensemble data model section 9): what a participant's data set is bound to.
+//! `DatasetCommitment` version 1 (Lensemble data model section 9): what a participant's data set is bound to.
 
 use super::time::time;
 use crate::core::digest::DatasetRoot;

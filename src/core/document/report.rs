@@ -255,14 +255,12 @@ fn number(fields: &mut Fields, name: &str, least: f64, most: f64) -> Result<f64,
     if (least..=most).contains(&number) {
         return Ok(number);
     }
-    Err(fields.refuse(
-        name,
-        &match (least == f64::MIN, most == f64::MAX) {
-            (true, _) => format!("must be at most {most}"),
-            (_, true) => format!("must be at least {least}"),
-            _ => format!("must be between {least} and {most}"),
-        },
-    ))
+    let expected = match (least > f64::MIN, most < f64::MAX) {
+        (false, _) => format!("must be at most {most}"),
+        (true, false) => format!("must be at least {least}"),
+        (true, true) => format!("must be between {least} and {most}"),
+    };
+    Err(fields.refuse(name, &expected))
 }
 
 fn optional_number(fields: &mut Fields, name: &str, least: f64, most: f64) -> Result<Option<f64>, DomainError> {

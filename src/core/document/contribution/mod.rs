@@ -1,4 +1,4 @@
-//! ContributionRecord version 1 and the ledger they form (Lensemble data model section 13.3, RFC-0014 section 7).
+//! `ContributionRecord` version 1 and the ledger they form (Lensemble data model section 13.3, RFC-0014 section 7).
 //!
 //! A record is hashed as `lensemble/provenance/ledger-record/v1`, a zero byte, and its canonical JSON with text as it
 //! is; the next record names that hash. What a ledger file cannot show is that records are missing at its end, or that
@@ -98,22 +98,20 @@ impl ContributionRecord {
     /// Python takes for the end of a line is escaped, so that its reader finds the lines that there are.
     #[must_use]
     pub fn line(&self) -> String {
-        let mut line = format!(r#"{{"schema_version":1,"round_index":{},"participants":["#, self.round_index);
-        for (index, name) in self.participants.iter().enumerate() {
-            line.push_str(if index > 0 { "," } else { "" });
-            line.push_str(&quoted(name));
-        }
-        line.push_str(r#"],"dataset_roots":{"#);
-        for (index, (name, root)) in self.dataset_roots.iter().enumerate() {
-            line.push_str(if index > 0 { "," } else { "" });
-            line.push_str(&format!(r#"{}:"{root}""#, quoted(name)));
-        }
-        line.push_str(&format!(r#"}},"global_model_hash":"{}","prev_record_hash":"#, self.global_model_hash));
-        match self.prev_record_hash {
-            Some(hash) => line.push_str(&format!(r#""{hash}"}}"#)),
-            None => line.push_str("null}"),
-        }
-        line
+        let participants: Vec<String> = self.participants.iter().map(|name| quoted(name)).collect();
+        let roots: Vec<String> =
+            self.dataset_roots.iter().map(|(name, root)| format!(r#"{}:"{root}""#, quoted(name))).collect();
+        format!(
+            concat!(
+                r#"{{"schema_version":1,"round_index":{},"participants":[{}],"dataset_roots":{{{}}},"#,
+                r#""global_model_hash":"{}","prev_record_hash":{}}}"#
+            ),
+            self.round_index,
+            participants.join(","),
+            roots.join(","),
+            self.global_model_hash,
+            self.prev_record_hash.map_or_else(|| "null".to_owned(), |hash| format!(r#""{hash}""#)),
+        )
     }
 
     /// Whether the record may stand after the one with this hash and round, or, without one, at the beginning.
@@ -130,7 +128,6 @@ impl ContributionRecord {
                 .field("round_index", self.round_index)
         };
         match (tail, self.prev_record_hash) {
-            (None, None) => Ok(()),
             (None, Some(_)) => Err(refuse("the first record of a ledger names no record before it")),
             (Some(_), None) => Err(refuse("the ledger has its first record already")),
             (Some((hash, _)), Some(prev)) if prev != *hash => {
@@ -140,7 +137,7 @@ impl ContributionRecord {
                 Err(refuse("the round of a record must be above the round of the record before")
                     .field("tail_round", round))
             }
-            (Some(_), Some(_)) => Ok(()),
+            (None, None) | (Some(_), Some(_)) => Ok(()),
         }
     }
 }
