@@ -1,4 +1,4 @@
-//! The documents that lie beside the rounds of a run: what each kind is, and the checks that need nothing but its bytes.
+//! The documents that lie beside the rounds of a run: what each kind is, and the checks that need only its bytes.
 //!
 //! The version is read first, then the fields; unknown kinds, unknown fields and unknown versions are refused. The
 //! bytes of a document are kept as they came; what is read from them here is a view.

@@ -121,7 +121,10 @@ fn drift_reports_and_records() {
     assert_eq!((&record.pairs, &record.drift_from_global_deg), (&report.pairs, &report.drift_from_global));
     assert_eq!((record.round_index, record.probe_hash), (report.round_index, report.probe_hash));
 
-    let pair = |a: &str, b: &str| json!({"participant_a": a, "participant_b": b, "rotation_angle_deg": 180, "procrustes_residual": 0});
+    let pair = |a: &str, b: &str| {
+        let ids = json!({"participant_a": a, "participant_b": b});
+        with(&with(&ids, "rotation_angle_deg", Some(json!(180))), "procrustes_residual", Some(json!(0)))
+    };
     let good = file("reports/drift.json");
     let changes = vec![
         ("pairs", Some(json!([pair("a", "b"), pair("b", "a")]))),
@@ -250,7 +253,8 @@ fn evidence_bundles_name_all_nine_kinds() {
         "checkpoint-header",
         "checkpoint-weights",
     ];
-    let reference = |kind: &str| json!({"kind": kind, "exists": true, "sha256": "a".repeat(64), "location": {"local": "x", "hub": null}});
+    let location = json!({"local": "x", "hub": null});
+    let reference = |kind: &str| json!({"kind": kind, "exists": true, "sha256": "a".repeat(64), "location": location});
     let bundle = |references: &[Value]| json!({"schema_version": 2, "references": references});
     let all: Vec<Value> = kinds.iter().map(|kind| reference(kind)).collect();
     let Ok(Document::EvidenceBundle(read)) = decode(Kind::EvidenceBundle, &bundle(&all)) else { panic!() };

@@ -92,7 +92,7 @@ impl Header {
             if tensor.offsets[0] != end || next != Some(tensor.offsets[1]) {
                 return Err(DomainError::new(
                     CODE,
-                    "the tensors of the probe are not laid out as the safetensors writer does it, or not by their shapes",
+                    "the probe's tensors do not lie where the safetensors writer puts tensors of their shapes",
                 )
                 .field("tensor", tensor.name));
             }
