@@ -4,4 +4,5 @@ pub mod artifact;
 pub mod problem;
 pub mod range;
 pub mod route;
+pub mod run;
 pub mod upload;

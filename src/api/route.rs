@@ -47,6 +47,44 @@ pub const UPLOAD: &str = "/v1/uploads/{id}";
 pub const UPLOAD_FILE: &str = "/v1/uploads/{id}/files/{file}";
 /// Verify a session and make its artifact visible.
 pub const UPLOAD_FINISH: &str = "/v1/uploads/{id}/finish";
+/// Runs.
+pub const RUNS: &str = "/v1/runs";
+/// One run.
+pub const RUN: &str = "/v1/runs/{run}";
+/// What a run stands at.
+pub const HEAD: &str = "/v1/runs/{run}/head";
+/// News of a run as they come.
+pub const EVENTS: &str = "/v1/runs/{run}/events";
+/// Where rounds are committed.
+pub const COMMITS: &str = "/v1/runs/{run}/commits";
+/// Where rounds are aborted.
+pub const ABORTS: &str = "/v1/runs/{run}/aborts";
+/// The rounds of a run.
+pub const ROUNDS: &str = "/v1/runs/{run}/rounds";
+/// One round.
+pub const ROUND: &str = "/v1/runs/{run}/rounds/{round_index}";
+/// Where a locator leads.
+pub const RESOLVE: &str = "/v1/runs/{run}/resolve";
+/// The ledger of a run.
+pub const LEDGER: &str = "/v1/runs/{run}/ledger";
+/// Check a ledger file.
+pub const LEDGER_VERIFY: &str = "/v1/ledgers/verify";
+/// Check a Merkle inclusion proof.
+pub const PROOF_VERIFY: &str = "/v1/proofs/verify";
+/// Hash a configuration.
+pub const CONFIG_HASH: &str = "/v1/config-hash";
+/// The documents of a run.
+pub const DOCUMENTS: &str = "/v1/runs/{run}/documents";
+/// Documents of one kind.
+pub const DOCUMENTS_OF_KIND: &str = "/v1/runs/{run}/documents/{kind}";
+/// One document.
+pub const DOCUMENT: &str = "/v1/runs/{run}/documents/{kind}/{digest}";
+/// What the participants of a run have committed to.
+pub const COMMITMENTS: &str = "/v1/runs/{run}/commitments";
+/// What one participant has committed to.
+pub const PARTICIPANT_COMMITMENTS: &str = "/v1/runs/{run}/participants/{participant}/commitments";
+/// The audit of a run.
+pub const AUDIT: &str = "/v1/runs/{run}/audit";
 /// Alive.
 pub const HEALTHZ: &str = "/healthz";
 /// Ready: database and store answer.
@@ -104,4 +142,28 @@ pub fn upload_file(session: &str, name: &str) -> String {
 #[must_use]
 pub fn upload_finish(session: &str) -> String {
     format!("{session}/finish")
+}
+
+/// The path of a run; its name needs no escaping.
+#[must_use]
+pub fn run(name: &str) -> String {
+    format!("/v1/runs/{name}")
+}
+
+/// The path of a part of a run.
+#[must_use]
+pub fn of_run(name: &str, part: &str) -> String {
+    format!("/v1/runs/{name}/{part}")
+}
+
+/// The path of a round.
+#[must_use]
+pub fn round(run: &str, index: u64) -> String {
+    format!("/v1/runs/{run}/rounds/{index}")
+}
+
+/// The path of a document.
+#[must_use]
+pub fn document(run: &str, kind: &str, digest: &str) -> String {
+    format!("/v1/runs/{run}/documents/{kind}/{digest}")
 }

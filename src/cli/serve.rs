@@ -75,12 +75,14 @@ impl Serve {
                 }
             })
         };
+        let waited_for = registry.clone();
         let shutdown = async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
             tracing::info!("shutting down; requests in flight may finish");
+            waited_for.stop_waiting();
         };
         http::conn::serve(listener, http::router(registry.clone()), config.connections(), shutdown).await?;
         sweeper.abort();
@@ -97,7 +99,7 @@ fn announce(address: SocketAddr, config: &Config, json: bool) {
     let data_dir = std::path::absolute(&config.storage.data_dir).unwrap_or_else(|_| config.storage.data_dir.clone());
     tracing::info!(data_dir = %data_dir.display(), "cairn {} listens on http://{address}", env!("CARGO_PKG_VERSION"));
     if !json {
-        eprintln!("\n  cairn  http://{address}        push, pull and verify checkpoints");
+        eprintln!("\n  cairn  http://{address}        push, pull, verify and commit checkpoints");
         eprintln!("  docs   http://{address}/docs");
         eprintln!("  data   {}\n", data_dir.display());
     }

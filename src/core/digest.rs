@@ -137,6 +137,14 @@ digest! {
     ProbeHash
 }
 digest! {
+    /// The hash of one episode's canonical bytes, which never leave their participant.
+    EpisodeDigest
+}
+digest! {
+    /// The hash of an episode as a leaf of its data set's Merkle tree.
+    LeafDigest
+}
+digest! {
     /// The root of a data set's Merkle tree.
     DatasetRoot
 }

@@ -3,7 +3,7 @@
 //! In reading order: the words ([`digest`], [`error`], [`limits`]), what arrives ([`sniff`], [`safetensors`],
 //! [`checkpoint`], [`tar`]), how it is hashed ([`sha256`], [`recipe`], [`canonical`]) and the machine that
 //! joins them while bytes come in ([`intake`]). Then what rounds are made of: [`run`], [`document`], [`merkle`], [`seed`],
-//! and the rules that join them, [`lineage`].
+//! [`locator`], and the rules that join them, [`lineage`].
 
 pub mod digest;
 pub mod error;
@@ -30,6 +30,10 @@ pub mod run;
 pub mod seed;
 
 pub mod lineage;
+pub mod locator;
 
 #[cfg(test)]
 mod golden;
+
+#[cfg(test)]
+mod tests;

@@ -202,18 +202,47 @@ impl Pins {
 }
 
 impl WarmStart {
+    /// Reads a pin as [`Self::to_json`] has written it.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn parse(text: &[u8]) -> Result<Self, DomainError> {
+        let code = ErrorCode::ConfigInvalid;
+        let value = Value::parse(text).map_err(|why| DomainError::new(code, why.to_string()))?;
+        let mut fields = Fields::of(value, "warm_start", code)?;
+        let pin = Self::fields(&mut fields)?;
+        fields.done()?;
+        Ok(pin)
+    }
+
+    /// The pin as one line of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::json!({
+            "release": self.release,
+            "encoder_group_hash": self.encoder_group_hash,
+            "file_hash": self.file_hash,
+            "source_checkpoint": self.source_checkpoint,
+        })
+        .to_string()
+    }
+
+    fn fields(fields: &mut Fields) -> Result<Self, DomainError> {
+        Ok(Self {
+            release: fields.name("release", 256)?,
+            encoder_group_hash: fields.digest("encoder_group_hash")?,
+            file_hash: fields.optional_digest("file_hash")?,
+            source_checkpoint: fields.optional_digest("source_checkpoint")?,
+        })
+    }
+
     fn read(outer: &mut Fields) -> Result<Option<Self>, DomainError> {
         if !outer.has("warm_start") {
             outer.optional("warm_start");
             return Ok(None);
         }
         let mut fields = outer.object("warm_start")?;
-        let pin = Self {
-            release: fields.name("release", 256)?,
-            encoder_group_hash: fields.digest("encoder_group_hash")?,
-            file_hash: fields.optional_digest("file_hash")?,
-            source_checkpoint: fields.optional_digest("source_checkpoint")?,
-        };
+        let pin = Self::fields(&mut fields)?;
         fields.done()?;
         Ok(Some(pin))
     }

@@ -13,6 +13,8 @@ use futures_util::StreamExt;
 use super::conn::Wire;
 use super::problem::Failure;
 use crate::core::error::{DomainError, ErrorCode};
+use crate::core::json::{Object, explain};
+use crate::core::run::Name;
 use crate::service::ServiceError;
 
 /// The segments of the path, each percent-decoded once.
@@ -127,4 +129,83 @@ pub async fn small_body(body: Body, limit: u64, idle: Duration) -> Result<Bytes,
         }
         bytes.extend_from_slice(&frame);
     }
+}
+
+/// Reads the name of a run from the path.
+///
+/// # Errors
+/// 404: what is no name names nothing here.
+pub fn run_name(text: &str) -> Result<Name, Failure> {
+    text.parse().map_err(|_| ServiceError::not_found("a run of this name").into())
+}
+
+/// A place in a list and how much of it is wanted.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paging {
+    /// How many entries.
+    pub limit: Option<String>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Paging {
+    /// How many entries are wanted; 100 when nothing is said.
+    ///
+    /// # Errors
+    /// 400 for anything but 1 to 1000.
+    pub fn entries(&self) -> Result<u32, Failure> {
+        let Some(text) = &self.limit else { return Ok(100) };
+        match text.parse() {
+            Ok(limit @ 1..=1000) => Ok(limit),
+            _ => Err(bad_parameter("limit", "limit must be a number from 1 to 1000").into()),
+        }
+    }
+}
+
+/// The parameters of a query, each known and given once.
+pub struct Query<T>(pub T);
+
+impl<S: Send + Sync, T: serde::de::DeserializeOwned + Send> FromRequestParts<S> for Query<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        query.map(|axum::extract::Query(value)| Self(value)).map_err(|_| {
+            bad_parameter("query", "a parameter of the query is unknown, repeated or not well-formed").into()
+        })
+    }
+}
+
+/// A value of a request header that is text.
+///
+/// # Errors
+/// 400 when it is not.
+pub fn text_header<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Failure> {
+    let value = headers.get(name).map(axum::http::HeaderValue::to_str).transpose();
+    value.map_err(|_| bad_parameter(name, "a header holds something else than printable ASCII").into())
+}
+
+/// The headers of a page: where the next one is, on the request's own host.
+#[must_use]
+pub fn next_page(path: &str, limit: u32, cursor: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CACHE_CONTROL, axum::http::HeaderValue::from_static("no-cache"));
+    if let Some(cursor) = cursor {
+        let link = format!("<{path}?limit={limit}&cursor={cursor}>; rel=\"next\"");
+        if let Ok(link) = axum::http::HeaderValue::try_from(link) {
+            headers.insert(header::LINK, link);
+        }
+    }
+    headers
+}
+
+/// Reads a small JSON object that must follow a schema.
+///
+/// # Errors
+/// 400 when it does not.
+pub fn small_json<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body)
+        .map(|Object(value)| value)
+        .map_err(|error| bad_parameter("body", &format!("the body is not valid: {}", explain(&error))).into())
 }

@@ -22,6 +22,8 @@ use crate::api::route;
     tags(
         (name = "artifacts", description = "Verified checkpoints and their bytes"),
         (name = "uploads", description = "Resumable uploads"),
+        (name = "runs", description = "Histories of rounds: commit, follow, fetch"),
+        (name = "documents", description = "What says why a round is what it is"),
         (name = "operation", description = "Is it alive, is it ready"),
     ),
     components(schemas(Problem))

@@ -38,6 +38,12 @@ fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::CommitmentMismatch
         | ErrorCode::RoundFailed
         | ErrorCode::FaultToleranceExceeded
+        | ErrorCode::FrameDriftExceeded
+        | ErrorCode::ProcrustesDegenerate
+        | ErrorCode::AggregationFailed
+        | ErrorCode::SecureAggFailed
+        | ErrorCode::DpBudgetExceeded
+        | ErrorCode::RegistryConflict
         | ErrorCode::RegistryUploadOffset
         | ErrorCode::RegistryUploadState => StatusCode::CONFLICT,
         ErrorCode::ResidencyViolation
@@ -46,6 +52,7 @@ fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::SchemaVersionMismatch
         | ErrorCode::CheckpointIntegrity
         | ErrorCode::ProbeInvalid
+        | ErrorCode::GaugeFailed
         | ErrorCode::EvaluationFailed => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorCode::RegistryUnauthenticated => StatusCode::UNAUTHORIZED,
         ErrorCode::RegistryForbidden => StatusCode::FORBIDDEN,
@@ -72,6 +79,7 @@ fn shown(error: &ServiceError) -> (StatusCode, DomainError) {
         }
         ServiceError::Conflict(error) => (StatusCode::CONFLICT, error.clone()),
         ServiceError::Damaged(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.clone()),
+        ServiceError::NoSuchView(error) => (StatusCode::NOT_ACCEPTABLE, error.clone()),
         ServiceError::Cut(why) => {
             let error = DomainError::new(ErrorCode::RegistryTimeout, format!("the body was cut short: {why}"));
             (StatusCode::REQUEST_TIMEOUT, error)

@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::openapi::{Document, complete};
-use super::{artifact, docs, health, layer, problem, upload};
+use super::{artifact, docs, document, health, layer, problem, run, upload};
 use crate::service::Registry;
 
 fn described() -> OpenApiRouter<Arc<Registry>> {
@@ -29,6 +29,24 @@ fn described() -> OpenApiRouter<Arc<Registry>> {
         .routes(routes!(upload::get::get_upload, upload::abort::abort_upload))
         .routes(routes!(upload::file::head_upload_file, upload::append::append_upload_file))
         .routes(routes!(upload::finish::finish_upload))
+        .routes(routes!(run::create::create_run, run::list::list_runs))
+        .routes(routes!(run::get::get_run))
+        .routes(routes!(run::head::get_head))
+        .routes(routes!(run::events::get_events))
+        .routes(routes!(run::commits::commit_round))
+        .routes(routes!(run::aborts::abort_round, run::aborts::list_aborts))
+        .routes(routes!(run::rounds::list_rounds))
+        .routes(routes!(run::rounds::get_round))
+        .routes(routes!(run::resolve::resolve_locator))
+        .routes(routes!(run::ledger::get_ledger))
+        .routes(routes!(document::list::list_documents))
+        .routes(routes!(document::keep::keep_document, document::list::list_documents_of_kind))
+        .routes(routes!(document::get::get_document))
+        .routes(routes!(document::commitments::list_commitments))
+        .routes(routes!(document::commitments::keep_commitment, document::commitments::list_commitments_of_participant))
+        .routes(routes!(document::check::verify_ledger))
+        .routes(routes!(document::check::verify_proof))
+        .routes(routes!(document::check::hash_config))
         .routes(routes!(health::get_health))
         .routes(routes!(health::get_ready))
 }

@@ -17,6 +17,9 @@ pub enum ServiceError {
     /// Stored bytes are not what they were; the registry is at fault.
     #[error("stored bytes are damaged: {0}")]
     Damaged(DomainError),
+    /// What is stored cannot be shown in the way that was asked for.
+    #[error("no such view: {0}")]
+    NoSuchView(DomainError),
     /// The body ended before its time.
     #[error("the body was cut short: {0}")]
     Cut(String),
@@ -53,7 +56,9 @@ impl ServiceError {
     #[must_use]
     pub const fn domain(&self) -> Option<&DomainError> {
         match self {
-            Self::Refused(error) | Self::Conflict(error) | Self::Damaged(error) => Some(error),
+            Self::Refused(error) | Self::Conflict(error) | Self::Damaged(error) | Self::NoSuchView(error) => {
+                Some(error)
+            }
             _ => None,
         }
     }

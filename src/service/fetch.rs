@@ -50,6 +50,19 @@ pub struct Fetched {
 }
 
 impl Fetched {
+    /// Bytes in memory, which are known to be right.
+    pub(super) fn literal(bytes: Vec<u8>, digest: BlobDigest, file_name: String) -> Self {
+        Self {
+            len: bytes.len() as u64,
+            digest: Some(*digest.as_bytes()),
+            tag: digest.to_string(),
+            file_name,
+            tensor: None,
+            sources: vec![Source::Literal(bytes)],
+            blobs: Vec::new(),
+        }
+    }
+
     /// The bytes in `start..start + len`.
     #[must_use]
     pub fn parts(&self, start: u64, len: u64) -> Vec<Part> {
@@ -82,16 +95,7 @@ impl Registry {
     pub async fn fetch_header(&self, hash: ContentHash) -> Result<Fetched, ServiceError> {
         let known = self.known(hash).await?;
         let text = self.header_text(hash, &known).await?;
-        let digest = known.row.header_digest;
-        Ok(Fetched {
-            len: text.len() as u64,
-            digest: Some(*digest.as_bytes()),
-            tag: digest.to_string(),
-            file_name: "header.json".to_owned(),
-            tensor: None,
-            sources: vec![Source::Literal(text)],
-            blobs: Vec::new(),
-        })
+        Ok(Fetched::literal(text, known.row.header_digest, "header.json".to_owned()))
     }
 
     /// The stored text of a header, compared with its digest: it lies in the database, whose bytes can change too.

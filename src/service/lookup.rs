@@ -6,7 +6,9 @@ use quick_cache::sync::Cache;
 
 use super::error::ServiceError;
 use super::registry::{Registry, rfc3339};
-use crate::api::artifact::{Artifact, File, Group, HeaderView, Lineage, LineageEntry, ParamRef, Verification};
+use crate::api::artifact::{
+    Artifact, CommitRef, File, Group, HeaderView, Lineage, LineageEntry, ParamRef, Verification,
+};
 use crate::api::route;
 use crate::core::checkpoint::{Header, NEWEST_SCHEMA};
 use crate::core::digest::ContentHash;
@@ -57,14 +59,16 @@ impl Registry {
         };
         let header = tokio::task::spawn_blocking(move || Header::parse(&header, &Limits::STORED)).await?;
         let header = header.map_err(|_| StoreError::Corrupt { table: "artifacts", column: "header" })?;
-        Ok(self.remember(hash, row, &header))
+        self.remember(hash, row, &header).await
     }
 
-    fn remember(&self, hash: ContentHash, row: ArtifactRow, header: &Header) -> Arc<Known> {
-        let artifact = Arc::new(describe(hash, &row, header));
-        let known = Arc::new(Known { row, artifact });
+    async fn remember(&self, hash: ContentHash, row: ArtifactRow, header: &Header) -> Result<Arc<Known>, ServiceError> {
+        let mut artifact = describe(hash, &row, header);
+        let commits = self.meta.commits_of(hash).await?;
+        artifact.commits = commits.into_iter().map(|(run, round_index)| CommitRef { run, round_index }).collect();
+        let known = Arc::new(Known { row, artifact: Arc::new(artifact) });
         self.memory.0.insert(hash, Arc::clone(&known));
-        known
+        Ok(known)
     }
 
     /// Describes an artifact that is stored with exactly this header.
@@ -72,7 +76,7 @@ impl Registry {
         let hash = header.content_hash;
         let row = self.meta.artifact(hash).await?;
         let row = row.ok_or_else(|| ServiceError::not_found("an artifact with this content hash"))?;
-        Ok(Arc::clone(&self.remember(hash, row, header).artifact))
+        Ok(Arc::clone(&self.remember(hash, row, header).await?.artifact))
     }
 
     /// Describes an artifact.
@@ -128,6 +132,11 @@ impl Registry {
             children: children.iter().map(entry).collect(),
         })
     }
+}
+
+/// A row that cannot be read as what it must be.
+pub(super) fn unreadable(table: &'static str, column: &'static str) -> ServiceError {
+    StoreError::Corrupt { table, column }.into()
 }
 
 fn entry(link: &Link) -> LineageEntry {

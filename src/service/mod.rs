@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`registry`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on their
 //! way to the disk), [`upload`], [`put`] and [`finish`] (taking in), [`lookup`], [`shelf`] (stored files, open and known
-//! to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`].
+//! to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`]. Then what rounds are made of: [`run`], [`commit`],
+//! [`document`], [`check`], [`ledger`], [`news`].
 
 pub mod error;
 pub mod registry;
@@ -23,6 +24,13 @@ pub mod fetch;
 pub mod verify;
 
 pub mod sweep;
+
+pub mod check;
+pub mod commit;
+pub mod document;
+pub mod ledger;
+pub mod news;
+pub mod run;
 
 pub use error::ServiceError;
 pub use registry::{Options, Registry};

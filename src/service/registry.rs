@@ -10,6 +10,8 @@ use tokio::sync::OnceCell;
 
 use super::error::ServiceError;
 use super::lookup::Memory;
+use super::news::News;
+use super::run::Heads;
 use super::session::Session;
 use super::shelf::Shelf;
 use crate::core::digest::ContentHash;
@@ -52,6 +54,8 @@ pub struct Registry {
     pub(super) sessions: Mutex<HashMap<String, Weak<OnceCell<Session>>>>,
     pub(super) memory: Memory,
     pub(super) shelf: Shelf,
+    pub(super) heads: Heads,
+    pub(super) news: News,
     /// Holds the data directory for this process alone.
     _lock: std::fs::File,
 }
@@ -86,6 +90,8 @@ impl Registry {
             sessions: Mutex::default(),
             memory: Memory::new(),
             shelf: Shelf::new(),
+            heads: Heads::new(),
+            news: News::new(),
             _lock: lock,
         }))
     }

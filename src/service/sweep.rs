@@ -51,6 +51,7 @@ impl Registry {
             if sessions.is_empty() {
                 return Ok(expired);
             }
+            self.heads.sessions_changed();
             for (id, keys) in sessions {
                 expired += 1;
                 lock(&self.sessions).remove(&id);

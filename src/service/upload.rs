@@ -19,6 +19,7 @@ use crate::core::error::{DomainError, ErrorCode};
 use crate::core::intake::FileIntake;
 use crate::core::shards;
 use crate::store::blob::BlobKey;
+use crate::store::meta::artifact::Link;
 use crate::store::meta::upload::UploadRow;
 
 /// Where the next bytes of a file go.
@@ -62,10 +63,16 @@ impl Registry {
         self.check_same_header(&header, BlobDigest::of(&header_text)).await?;
         let id = random_key()?.to_string();
         let now = now_micros();
-        let (content_hash, files) = (header.content_hash, header.weight_files.len());
+        let files = header.weight_files.len();
+        let place = Link {
+            content_hash: header.content_hash,
+            round_index: header.round_index,
+            parent_hash: header.parent_hash,
+        };
         // A large one takes megabytes, and is not needed any more.
         drop(header);
-        self.meta.create_upload(&id, content_hash, &header_text, files, (now, now + self.lifetime_micros())).await?;
+        self.meta.create_upload(&id, &place, &header_text, files, (now, now + self.lifetime_micros())).await?;
+        self.heads.sessions_changed();
         self.upload(&id).await
     }
 
@@ -246,6 +253,7 @@ impl Registry {
         }
         let live = lock(&self.sessions).remove(id).and_then(|cell| cell.upgrade());
         let keys = self.meta.close_upload(id, "aborted", None).await?;
+        self.heads.sessions_changed();
         let mut keys: Vec<BlobKey> = keys.iter().filter_map(|key| BlobKey::parse(key)).collect();
         // Writers that are still at work stop, and what they have not saved yet goes too.
         if let Some(session) = live.as_ref().and_then(|cell| cell.get()) {

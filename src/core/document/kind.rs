@@ -78,6 +78,15 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| same_name(kind.name(), name))
     }
 
+    /// The oldest schema version that is read: the first that there was with these fields.
+    #[must_use]
+    pub const fn oldest(self) -> u32 {
+        match self {
+            Self::EvidenceBundle => 2,
+            _ => 1,
+        }
+    }
+
     /// The newest schema version that is read.
     #[must_use]
     pub const fn newest(self) -> u32 {
@@ -135,6 +144,14 @@ impl Document {
     /// # Errors
     /// `schema_version_mismatch`, `residency_violation`, or the code of the kind.
     pub fn decode(kind: Kind, text: &[u8]) -> Result<Self, DomainError> {
+        Self::decode_versioned(kind, text).map(|(document, _)| document)
+    }
+
+    /// Reads a document of a kind, and the schema version in it.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn decode_versioned(kind: Kind, text: &[u8]) -> Result<(Self, u32), DomainError> {
         let code = kind.code();
         let root = kind.name().replace('-', "_");
         let value = Value::parse(text)
@@ -156,13 +173,21 @@ impl Document {
             Kind::ReleaseBundle => Self::ReleaseBundle(Bundle::read_release(&mut fields)?),
         };
         fields.done()?;
-        Ok(document)
+        Ok((document, version))
     }
 }
 
 /// The version gate on a document that has been read as a tree.
 pub(super) fn version(value: &Value, kind: Kind) -> Result<u32, DomainError> {
-    gate(value, kind.name(), kind.newest(), kind.code())
+    let found = gate(value, kind.name(), kind.newest(), kind.code())?;
+    if found >= kind.oldest() {
+        return Ok(found);
+    }
+    let message = format!("the {} has a schema_version that is too old to be read", kind.name());
+    Err(DomainError::new(ErrorCode::SchemaVersionMismatch, message)
+        .field("field", "schema_version")
+        .field("file_schema_version", found)
+        .field("reader_max_version", kind.newest()))
 }
 
 /// Reads the integer `schema_version` before any other field is looked at.

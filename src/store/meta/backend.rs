@@ -13,8 +13,10 @@ use super::error::StoreError;
 use super::sql;
 
 /// The migrations in order: number, name, text.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "artifacts", include_str!("../../../migrations/sqlite/0001_artifacts.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "artifacts", include_str!("../../../migrations/sqlite/0001_artifacts.sql")),
+    (2, "runs", include_str!("../../../migrations/sqlite/0002_runs.sql")),
+];
 
 fn migrator() -> Migrator {
     let migration = |&(version, name, text): &(i64, &'static str, &'static str)| {

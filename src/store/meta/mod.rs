@@ -1,11 +1,17 @@
 //! Rows. Reading order: [`backend`] (connections and transactions), [`sql`] (every statement), then one file for each
-//! aggregate: [`artifact`], [`upload`], [`publish`] (from the one to the other), [`audit`].
+//! aggregate: [`artifact`], [`upload`], [`publish`] (from the one to the other), [`run`], [`commit`] (the one transaction
+//! that makes a round), [`ledger`], [`news`], [`document`], [`audit`].
 
 pub mod artifact;
 pub mod audit;
 pub mod backend;
+pub mod commit;
+pub mod document;
 pub mod error;
+pub mod ledger;
+pub mod news;
 pub mod publish;
+pub mod run;
 pub mod sql;
 pub mod upload;
 

@@ -66,7 +66,7 @@ statements! {
 
     /// A new session.
     INSERT_UPLOAD = "insert into uploads (id, content_hash, header, header_digest, weight_files, state, created_at, \
-        expires_at) values ($1, $2, $3, $4, $5, 'open', $6, $7)";
+        expires_at, round_index, parent_hash) values ($1, $2, $3, $4, $5, 'open', $6, $7, $8, $9)";
     /// One of the files that it expects.
     INSERT_UPLOAD_FILE = "insert into upload_files (upload_id, position, stored, writer) values ($1, $2, 0, 0)";
     /// A session without its header, which may be large.
@@ -95,6 +95,126 @@ statements! {
     UPLOAD_KEYS = "select blob_key from upload_files where upload_id = $1 and blob_key is not null";
     /// Forgets a session.
     DELETE_UPLOAD = "delete from uploads where id = $1";
+
+    /// A new run.
+    INSERT_RUN = "insert into runs (run, consortium, wmcp_version, probe_hash, probe_version, config_hash, warm_start, \
+        participants, min_participants, visibility, created_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+    /// A run, with what a commit must know of its head.
+    RUN = "select u.run, u.consortium, u.wmcp_version, u.probe_hash, u.probe_version, u.config_hash, u.warm_start, \
+        u.participants, u.min_participants, u.visibility, u.created_at, u.head_round, u.head_hash, u.ledger_round, \
+        u.ledger_tail, u.ledger_count, u.aborted, u.event_seq, r.structure, r.schema_version from runs u \
+        left join rounds r on r.run = u.run and r.round_index = u.head_round where u.run = $1";
+    /// Names of runs, newest first, from a place on.
+    RUNS = "select run, created_at from runs where created_at < $1 or (created_at = $1 and run < $2) \
+        order by created_at desc, run desc limit $3";
+    /// Advances a run; touches no row when the run has moved meanwhile.
+    ADVANCE_RUN = "update runs set head_round = $3, head_hash = $4, ledger_round = $5, ledger_tail = $6, \
+        ledger_count = $7, aborted = 0, event_seq = $8 where run = $1 and coalesce(head_hash, '') = $2";
+    /// Counts an event of a run.
+    COUNT_EVENT = "update runs set event_seq = event_seq + 1 where run = $1 returning event_seq";
+    /// Counts an abort of the round that is open.
+    COUNT_ABORT = "update runs set event_seq = event_seq + 1, aborted = aborted + 1 where run = $1 \
+        returning event_seq, aborted";
+
+    /// A round of a run.
+    INSERT_ROUND = "insert into rounds (run, round_index, content_hash, parent_hash, header_digest, structure, \
+        schema_version, theta_hash, phi_hash, size, attempt, committed_at) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    /// What stands in the way of a commit: the round of this index, and the child of this parent.
+    STANDING = "select round_index, content_hash, parent_hash from rounds \
+        where run = $1 and (round_index = $2 or parent_hash = $3)";
+    /// One round.
+    ROUND = "select r.round_index, r.content_hash, r.parent_hash, r.theta_hash, r.phi_hash, r.size, r.attempt, \
+        r.committed_at, l.record_hash from rounds r left join ledger_records l \
+        on l.run = r.run and l.round_index = r.round_index - 1 where r.run = $1 and r.round_index = $2";
+    /// Rounds before one, newest first.
+    ROUNDS = "select r.round_index, r.content_hash, r.parent_hash, r.theta_hash, r.phi_hash, r.size, r.attempt, \
+        r.committed_at, l.record_hash from rounds r left join ledger_records l \
+        on l.run = r.run and l.round_index = r.round_index - 1 where r.run = $1 and r.round_index < $2 \
+        order by r.round_index desc limit $3";
+    /// The newest round of a run that has a group.
+    ROUND_OF_GROUP = "select round_index, content_hash from rounds where run = $1 and (theta_hash = $2 or phi_hash = $2) \
+        order by round_index desc limit 1";
+    /// Rounds that committed an artifact.
+    COMMITS_OF_ARTIFACT = "select run, round_index from rounds where content_hash = $1 order by committed_at limit 100";
+    /// Files of an artifact that are known to be damaged.
+    DAMAGED_FILES = "select count(*) from artifact_files f join blobs b on b.digest = f.digest \
+        where f.content_hash = $1 and b.damaged_at is not null";
+    /// Rounds from one on, oldest first, beside the artifacts that they name.
+    ROUNDS_TO_AUDIT = "select r.round_index, r.content_hash, r.parent_hash, r.header_digest, r.theta_hash, r.phi_hash, \
+        r.size, a.header, a.header_digest, a.round_index, a.parent_hash, a.size, \
+        (select count(*) from artifact_files f where f.content_hash = r.content_hash), \
+        (select count(*) from artifact_files f join blobs b on b.digest = f.digest \
+            where f.content_hash = r.content_hash) \
+        from rounds r left join artifacts a on a.content_hash = r.content_hash \
+        where r.run = $1 and r.round_index >= $2 order by r.round_index limit $3";
+
+    /// A line of the ledger.
+    INSERT_LEDGER_RECORD = "insert into ledger_records (run, round_index, record_hash, prev_record_hash, \
+        global_model_hash, line) values ($1, $2, $3, $4, $5, $6)";
+    /// Lines from a round on.
+    LEDGER_LINES = "select round_index, record_hash, prev_record_hash, global_model_hash, line from ledger_records \
+        where run = $1 and round_index >= $2 order by round_index limit $3";
+
+    /// An abort.
+    INSERT_ABORT = "insert into aborts (run, event_seq, round_index, attempt, reason_code, detail, at) \
+        values ($1, $2, $3, $4, $5, $6, $7)";
+    /// One abort.
+    ABORT = "select event_seq, round_index, attempt, reason_code, detail, at from aborts where run = $1 and event_seq = $2";
+    /// Aborts of a run, newest first.
+    ABORTS = "select event_seq, round_index, attempt, reason_code, detail, at from aborts where run = $1 \
+        order by event_seq desc limit $2";
+    /// News.
+    INSERT_EVENT = "insert into events (run, event_seq, kind, at, data) values ($1, $2, $3, $4, $5)";
+    /// News after one.
+    EVENTS = "select event_seq, kind, at, data from events where run = $1 and event_seq > $2 order by event_seq limit $3";
+
+    /// A document.
+    INSERT_DOCUMENT = "insert into documents (run, kind, digest, seq, schema_version, size, body, summary, received_at) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    /// What is known of a document without its body.
+    DOCUMENT = "select kind, digest, seq, schema_version, size, summary, received_at from documents \
+        where run = $1 and kind = $2 and digest = $3";
+    /// A document's body.
+    DOCUMENT_BODY = "select body from documents where run = $1 and kind = $2 and digest = $3";
+    /// Documents before one, newest first.
+    DOCUMENTS = "select kind, digest, seq, schema_version, size, summary, received_at from documents \
+        where run = $1 and seq < $2 order by seq desc limit $3";
+    /// Documents of a kind before one, newest first.
+    DOCUMENTS_OF_KIND = "select kind, digest, seq, schema_version, size, summary, received_at from documents \
+        where run = $1 and kind = $4 and seq < $2 order by seq desc limit $3";
+    /// The newest document of a kind whose summary begins so.
+    NEWEST_DOCUMENT = "select digest, body from documents where run = $1 and kind = $2 \
+        and substr(summary, 1, length($3)) = $3 order by seq desc limit 1";
+    /// Whether bytes with this digest are kept: as a document, a file or a header.
+    DIGEST_EXISTS = "select 1 from documents where digest = $1 union all select 1 from blobs where digest = $1 \
+        union all select 1 from artifacts where header_digest = $1 limit 1";
+    /// A commitment that holds from a round on.
+    INSERT_COMMITMENT = "insert into commitments (run, participant, from_round, merkle_root, digest, received_at) \
+        values ($1, $2, $3, $4, $5, $6)";
+    /// What a participant has committed to for exactly this round.
+    COMMITMENT = "select merkle_root from commitments where run = $1 and participant = $2 and from_round = $3";
+    /// What holds at a round.
+    COMMITMENTS_IN_FORCE = "select c.participant, c.merkle_root from commitments c where c.run = $1 and c.from_round = \
+        (select max(d.from_round) from commitments d where d.run = c.run and d.participant = c.participant \
+            and d.from_round <= $2)";
+    /// Every commitment of a run.
+    COMMITMENTS = "select participant, from_round, merkle_root, digest, received_at from commitments where run = $1 \
+        order by participant, from_round";
+
+    /// The answer to a commit that named this key before.
+    IDEMPOTENCY_KEY = "select request_digest, round_index from idempotency_keys where run = $1 and idempotency_key = $2";
+    /// Keeps the answer to a commit.
+    INSERT_IDEMPOTENCY_KEY = "insert into idempotency_keys (run, idempotency_key, request_digest, round_index, at) \
+        values ($1, $2, $3, $4, $5)";
+    /// A contradiction.
+    INSERT_FINDING = "insert into findings (run, at, code, round_index, expected, found) values ($1, $2, $3, $4, $5, $6) \
+        on conflict do nothing";
+    /// Contradictions of a run.
+    FINDINGS = "select at, code, round_index, expected, found from findings where run = $1 order by id limit 1000";
+    /// Open sessions for a place in a chain.
+    OPEN_UPLOADS = "select id, content_hash, expires_at from uploads where state = 'open' and round_index = $1 \
+        and coalesce(parent_hash, '') = $2 order by created_at limit 100";
 
     /// A record of what must never be swallowed.
     INSERT_AUDIT = "insert into audit_records (at, code, subject, detail) values ($1, $2, $3, $4)";

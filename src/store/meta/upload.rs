@@ -2,7 +2,7 @@
 
 use sqlx::{Sqlite, Transaction};
 
-use super::artifact::{corrupt, count, signed};
+use super::artifact::{Link, corrupt, count, signed};
 use super::backend::MetaStore;
 use super::error::StoreError;
 use super::sql;
@@ -76,14 +76,14 @@ fn position(index: usize) -> i64 {
 }
 
 impl MetaStore {
-    /// Opens a session with `files` files.
+    /// Opens a session with `files` files for the checkpoint that shall take a place in a chain.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn create_upload(
         &self,
         id: &str,
-        content_hash: ContentHash,
+        place: &Link,
         header: &[u8],
         files: usize,
         (created_at, expires_at): (i64, i64),
@@ -91,12 +91,14 @@ impl MetaStore {
         let mut tx = self.begin().await?;
         sqlx::query(sql::INSERT_UPLOAD)
             .bind(id)
-            .bind(content_hash.to_string())
+            .bind(place.content_hash.to_string())
             .bind(header)
             .bind(BlobDigest::of(header).to_string())
             .bind(position(files))
             .bind(created_at)
             .bind(expires_at)
+            .bind(signed(place.round_index))
+            .bind(place.parent_hash.map(|parent| parent.to_string()))
             .execute(&mut *tx)
             .await?;
         for index in 0..files {

@@ -1,1 +1,0 @@
-//! The Merkle tree over a data set's episodes (Lensemble RFC-0014 section 5).

@@ -1,0 +1,395 @@
+//! Runs: register, look at, wait for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+
+use super::error::ServiceError;
+use super::registry::{Registry, now_micros, rfc3339};
+use crate::api::artifact::ParamRef;
+use crate::api::route;
+use crate::api::run::{Abort, Aborts, Head, OpenSession, Resolved, Round, Rounds, Run, Runs, WarmStart};
+use crate::core::digest::{ContentHash, GroupHash, ProbeHash};
+use crate::core::document::{Document, Kind};
+use crate::core::error::{DomainError, ErrorCode};
+use crate::core::locator::{Locator, mint};
+use crate::core::run::{Name, Pins};
+use crate::core::seed;
+use crate::store::meta::run::{RoundRow, RunRow};
+
+/// The groups as the rounds name them: theta and phi.
+pub(super) const ENCODER: &str = "encoder";
+pub(super) const PREDICTOR: &str = "predictor";
+
+/// Heads kept in memory.
+const REMEMBERED: usize = 1000;
+
+/// Aborts in one answer.
+const ABORTS: u32 = 1000;
+
+/// What runs stand at, as long as nothing has happened to them.
+#[derive(Debug)]
+pub(super) struct Heads {
+    known: Cache<Name, Arc<Standing>>,
+    /// Counts whatever may change what a head shows and is no event of the run: sessions that begin and end.
+    sessions: AtomicU64,
+}
+
+/// A head and what it was made from.
+#[derive(Debug)]
+struct Standing {
+    head: Arc<Head>,
+    sessions: u64,
+}
+
+impl Heads {
+    pub(super) fn new() -> Self {
+        Self { known: Cache::new(REMEMBERED), sessions: AtomicU64::new(0) }
+    }
+
+    /// Makes the next look at a run go to the database.
+    pub(super) fn forget(&self, run: &Name) {
+        self.known.remove(run);
+    }
+
+    /// An upload session has begun or ended.
+    pub(super) fn sessions_changed(&self) {
+        self.sessions.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Registry {
+    /// Registers a run; whether it is new.
+    ///
+    /// # Errors
+    /// `config_invalid`, or `registry_conflict` when the name is taken by a run with other pins.
+    pub async fn create_run(&self, body: &[u8]) -> Result<(Run, bool), ServiceError> {
+        let pins = Pins::parse(body)?;
+        let (row, created) = self.meta.create_run(&pins, now_micros()).await?;
+        let differing = pins.differences(&row.pins);
+        if !created && !differing.is_empty() {
+            let error =
+                DomainError::new(ErrorCode::RegistryConflict, "a run of this name is registered with other pins")
+                    .field("differing_fields", differing)
+                    .remedy("Pins never change. Use the registered ones, or begin a new run under another name.");
+            return Err(ServiceError::Conflict(error));
+        }
+        if created {
+            tracing::info!(run.id = %pins.run, consortium = %pins.consortium, "run registered");
+        }
+        Ok((view(&row), created))
+    }
+
+    /// A run's row.
+    pub(super) async fn run_row(&self, name: &Name) -> Result<RunRow, ServiceError> {
+        self.meta.run(name).await?.ok_or_else(no_run)
+    }
+
+    /// Describes a run.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub async fn run(&self, name: &Name) -> Result<Run, ServiceError> {
+        Ok(view(&self.run_row(name).await?))
+    }
+
+    /// Runs, newest first.
+    ///
+    /// # Errors
+    /// When the cursor is none of ours.
+    pub async fn runs(&self, cursor: Option<&str>, limit: u32) -> Result<Runs, ServiceError> {
+        let before = match cursor {
+            None => (i64::MAX, ""),
+            Some(cursor) => {
+                cursor.split_once('~').and_then(|(at, run)| Some((at.parse().ok()?, run))).ok_or_else(bad_cursor)?
+            }
+        };
+        let rows = self.meta.runs(before, limit + 1).await?;
+        let more = rows.len() > limit as usize;
+        let page = &rows[..rows.len().min(limit as usize)];
+        let next_cursor = page.last().filter(|_| more).map(|last| format!("{}~{}", last.created_at, last.pins.run));
+        Ok(Runs { runs: page.iter().map(view).collect(), next_cursor })
+    }
+
+    /// What a run stands at, with the entity tag of it.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub async fn head(&self, name: &Name) -> Result<(Arc<Head>, String), ServiceError> {
+        let sessions = self.heads.sessions.load(Ordering::Acquire);
+        if let Some(standing) = self.heads.known.get(name)
+            && standing.sessions == sessions
+        {
+            return Ok((Arc::clone(&standing.head), tag(&standing.head)));
+        }
+        // Whoever asks while this look is under way asks the database as well; a commit that comes between is not
+        // overwritten, since the newer look finds the older head gone.
+        let head = Arc::new(self.look_at(name).await?);
+        self.heads.known.insert(name.clone(), Arc::new(Standing { head: Arc::clone(&head), sessions }));
+        let row = self.run_row(name).await?;
+        if row.event_seq != head.event_id {
+            self.heads.forget(name);
+        }
+        let tag = tag(&head);
+        Ok((head, tag))
+    }
+
+    async fn look_at(&self, name: &Name) -> Result<Head, ServiceError> {
+        let row = self.run_row(name).await?;
+        let round = match &row.tip {
+            Some(tip) => self.meta.round(name, tip.round).await?,
+            None => None,
+        };
+        let next = row.tip.as_ref().map_or(0, |tip| tip.round + 1);
+        let parent = row.tip.as_ref().map(|tip| tip.content_hash);
+        let sessions = self.meta.open_uploads(next, parent).await?;
+        let pins = &row.pins;
+        let reference = |hash: Option<GroupHash>, group| {
+            hash.zip(row.tip.as_ref()).map(|(hash, tip)| param_ref(pins, tip.round, hash, group))
+        };
+        let sketch_seed = match &row.tip {
+            Some(tip) => self.sketch_seed(name, tip.round).await?,
+            None => None,
+        };
+        Ok(Head {
+            run: pins.run.to_string(),
+            consortium: pins.consortium.to_string(),
+            round_index: row.tip.as_ref().map(|tip| tip.round),
+            content_hash: parent.map(|hash| hash.to_string()),
+            parent_hash: round.as_ref().and_then(|round| round.parent_hash).map(|hash| hash.to_string()),
+            theta_ref: reference(round.as_ref().and_then(|round| round.theta), ENCODER),
+            phi_ref: reference(round.as_ref().and_then(|round| round.phi), PREDICTOR),
+            sketch_seed,
+            probe_hash: pins.probe_hash.unwrap_or(ProbeHash::from_bytes([0; 32])).to_string(),
+            wmcp_version: pins.wmcp_version.clone(),
+            ledger_tail: row.ledger.map(|tail| tail.record_hash.to_string()),
+            ledger_round: row.ledger.map(|tail| tail.round_index),
+            ledger_count: row.ledger_count,
+            attempt: row.aborted + 1,
+            open_sessions: sessions
+                .into_iter()
+                .map(|(id, hash, expires_at)| OpenSession {
+                    url: route::upload(&id),
+                    id,
+                    content_hash: hash.to_string(),
+                    expires_at: rfc3339(expires_at),
+                })
+                .collect(),
+            event_id: row.event_seq,
+            resume: "warm-restart".to_owned(),
+        })
+    }
+
+    /// The seed of a round's sketch, as the coordinator's manifest implies it.
+    pub(super) async fn sketch_seed(&self, name: &Name, round: u64) -> Result<Option<u64>, ServiceError> {
+        let found = self.meta.newest_document(name, Kind::RunManifest.name(), COORDINATOR).await?;
+        let Some((_, body)) = found else { return Ok(None) };
+        let decoded = tokio::task::spawn_blocking(move || Document::decode(Kind::RunManifest, &body)).await?;
+        Ok(match decoded {
+            Ok(Document::RunManifest(manifest)) => Some(seed::sketch(&manifest.root_seed, round)),
+            _ => None,
+        })
+    }
+
+    /// Waits until a head is another than the one with this tag, or the time is over.
+    ///
+    /// # Errors
+    /// When there is no run of this name.
+    pub async fn wait_for_head(
+        &self,
+        name: &Name,
+        known: &str,
+        patience: Duration,
+    ) -> Result<(Arc<Head>, String), ServiceError> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut subscription = self.subscribe(name, None).await?;
+        loop {
+            let (head, tag) = self.head(name).await?;
+            if tag != known {
+                return Ok((head, tag));
+            }
+            match tokio::time::timeout_at(deadline, subscription.changed()).await {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return Ok((head, tag)),
+            }
+        }
+    }
+
+    /// Rounds, newest first.
+    ///
+    /// # Errors
+    /// When there is no run of this name, or the cursor is none of ours.
+    pub async fn rounds(&self, name: &Name, cursor: Option<&str>, limit: u32) -> Result<Rounds, ServiceError> {
+        let row = self.run_row(name).await?;
+        let below = cursor.map_or(Ok(u64::MAX), str::parse).map_err(|_| bad_cursor())?;
+        let rows = self.meta.rounds(name, below, limit).await?;
+        let next_cursor = rows
+            .last()
+            .filter(|last| rows.len() == limit as usize && last.round_index > 0)
+            .map(|last| last.round_index.to_string());
+        Ok(Rounds { rounds: rows.iter().map(|round| round_view(&row.pins, round)).collect(), next_cursor })
+    }
+
+    /// One round.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn round(&self, name: &Name, index: u64) -> Result<Round, ServiceError> {
+        let row = self.run_row(name).await?;
+        let round = self.meta.round(name, index).await?;
+        Ok(round_view(&row.pins, &round.ok_or_else(|| ServiceError::not_found("this round of the run"))?))
+    }
+
+    /// The newest aborts of a run.
+    ///
+    /// # Errors
+    /// When there is no run of this name.
+    pub async fn aborts(&self, name: &Name) -> Result<Aborts, ServiceError> {
+        self.run_row(name).await?;
+        Ok(Aborts { aborts: self.meta.aborts(name, ABORTS).await?.into_iter().map(abort_view).collect() })
+    }
+
+    /// Where a locator leads; a hash beside it decides.
+    ///
+    /// # Errors
+    /// `checkpoint_integrity` when the locator leads to another group than the hash names.
+    pub async fn resolve(
+        &self,
+        name: &Name,
+        locator: Option<&str>,
+        hash: Option<GroupHash>,
+    ) -> Result<Resolved, ServiceError> {
+        let row = self.run_row(name).await?;
+        let pointed = match locator.map(Locator::parse).transpose()? {
+            None => None,
+            Some(Locator::Hash(pointed)) => Some(pointed),
+            Some(Locator::Artifact { content_hash, group }) => self.group_of(content_hash, group).await?,
+            Some(Locator::Round { scope, round, group }) => {
+                let here = scope.is_none_or(|(consortium, run)| run == *name && consortium == row.pins.consortium);
+                let round = if here { self.meta.round(name, round).await? } else { None };
+                round.and_then(|round| if group == ENCODER { round.theta } else { round.phi })
+            }
+        };
+        let wanted = match (hash, pointed) {
+            (Some(hash), Some(pointed)) if hash != pointed => {
+                let error = DomainError::integrity("the locator leads to another group than the hash beside it names")
+                    .field("expected_hash", hash.to_string())
+                    .field("got_hash", pointed.to_string())
+                    .remedy("Trust the hash: ask with it alone, and find out who wrote the pair.");
+                self.witness(&error, None).await;
+                return Err(ServiceError::Conflict(error));
+            }
+            (Some(hash), _) => hash,
+            (None, Some(pointed)) => pointed,
+            (None, None) => return Err(ServiceError::not_found("the group that the locator names")),
+        };
+        self.resolved(&row, wanted).await
+    }
+
+    async fn group_of(&self, artifact: ContentHash, group: &str) -> Result<Option<GroupHash>, ServiceError> {
+        let row = self.meta.artifact(artifact).await?;
+        Ok(row.and_then(|row| row.groups.into_iter().find(|held| held.name == group)).map(|group| group.digest))
+    }
+
+    async fn resolved(&self, row: &RunRow, hash: GroupHash) -> Result<Resolved, ServiceError> {
+        let holders = self.meta.group_holders(hash).await?;
+        let round = self.meta.round_of_group(&row.pins.run, hash).await?;
+        let (artifact, group) = match round {
+            Some((_, artifact)) => holders.into_iter().find(|(held_by, _)| *held_by == artifact).or_else(|| {
+                // More artifacts hold this group than are listed.
+                Some((artifact, ENCODER.to_owned()))
+            }),
+            None => holders.into_iter().next(),
+        }
+        .ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?;
+        Ok(Resolved {
+            content_hash: hash.to_string(),
+            locator: match round {
+                Some((round, _)) => mint(&row.pins.consortium, &row.pins.run, round, &group),
+                None => format!("artifact://sha256/{hash}"),
+            },
+            round_index: round.map(|(round, _)| round),
+            artifact: artifact.to_string(),
+            url: route::params(hash),
+            group,
+        })
+    }
+}
+
+/// How the summary of a coordinator's manifest begins.
+pub(super) const COORDINATOR: &str = r#"{"run_mode":"coordinator""#;
+
+pub(super) fn no_run() -> ServiceError {
+    let error = DomainError::new(ErrorCode::RegistryNotFound, "a run of this name is not in this registry");
+    error.remedy("Check the name, or register the run first.").into()
+}
+
+pub(super) fn bad_cursor() -> DomainError {
+    DomainError::new(ErrorCode::ConfigInvalid, "the cursor is none that this registry has given")
+        .field("key", "cursor")
+        .remedy("Send the next_cursor of the page before, or none.")
+}
+
+/// The entity tag of a head: it changes with the round, the ledger and the number of attempts, and with nothing else.
+/// Weak, since sessions that come and go change the bytes but not the tag.
+fn tag(head: &Head) -> String {
+    let short = |hash: &Option<String>| hash.as_ref().map_or("none", |hash| &hash[..16]).to_owned();
+    let round = head.round_index.map_or_else(|| "none".to_owned(), |round| round.to_string());
+    format!(r#"W/"{round}-{}-{}""#, short(&head.content_hash), short(&head.ledger_tail))
+}
+
+pub(super) fn param_ref(pins: &Pins, round: u64, hash: GroupHash, group: &str) -> ParamRef {
+    ParamRef { content_hash: hash.to_string(), locator: mint(&pins.consortium, &pins.run, round, group) }
+}
+
+pub(super) fn round_view(pins: &Pins, round: &RoundRow) -> Round {
+    Round {
+        run: pins.run.to_string(),
+        round_index: round.round_index,
+        content_hash: round.content_hash.to_string(),
+        parent_hash: round.parent_hash.map(|hash| hash.to_string()),
+        theta_ref: round.theta.map(|hash| param_ref(pins, round.round_index, hash, ENCODER)),
+        phi_ref: round.phi.map(|hash| param_ref(pins, round.round_index, hash, PREDICTOR)),
+        size: round.size,
+        attempt: round.attempt,
+        committed_at: rfc3339(round.committed_at),
+        record_hash: round.record_hash.map(|hash| hash.to_string()),
+    }
+}
+
+pub(super) fn abort_view(row: crate::store::meta::news::AbortRow) -> Abort {
+    Abort {
+        round_index: row.round_index,
+        attempt: row.attempt,
+        reason_code: row.reason_code,
+        detail: row.detail,
+        aborted_at: rfc3339(row.at),
+    }
+}
+
+fn view(row: &RunRow) -> Run {
+    let pins = &row.pins;
+    Run {
+        run: pins.run.to_string(),
+        consortium: pins.consortium.to_string(),
+        wmcp_version: pins.wmcp_version.clone(),
+        probe_hash: pins.probe_hash.map(|hash| hash.to_string()),
+        probe_version: pins.probe_version,
+        config_hash: pins.config_hash.map(|hash| hash.to_string()),
+        warm_start: pins.warm_start.as_ref().map(|pin| WarmStart {
+            release: pin.release.clone(),
+            encoder_group_hash: pin.encoder_group_hash.to_string(),
+            file_hash: pin.file_hash.map(|hash| hash.to_string()),
+            source_checkpoint: pin.source_checkpoint.map(|hash| hash.to_string()),
+        }),
+        participants: pins.participants.clone(),
+        min_participants: pins.min_participants,
+        visibility: pins.visibility.as_str().to_owned(),
+        created_at: rfc3339(row.created_at),
+        head_round: row.tip.as_ref().map(|tip| tip.round),
+        head_hash: row.tip.as_ref().map(|tip| tip.content_hash.to_string()),
+        ledger_count: row.ledger_count,
+    }
+}
