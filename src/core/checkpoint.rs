@@ -89,6 +89,29 @@ pub struct Header {
     pub model_arch: Option<ModelArch>,
 }
 
+/// What links a header to its history, read without the manifest: for headers that were checked when they came in.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Links {
+    /// H1 as the header claims it.
+    pub content_hash: ContentHash,
+    /// H1 of the parent.
+    pub parent_hash: Option<ContentHash>,
+    /// The round.
+    pub round_index: u64,
+    /// The contract version.
+    pub wmcp_version: String,
+    /// Hash of the run's configuration.
+    pub config_hash: ConfigHash,
+}
+
+impl Links {
+    /// Reads the links of a header; `None` when it cannot be read.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok().map(|Object(links)| links)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawHeader<'a> {

@@ -3,7 +3,7 @@
 //! In reading order: the words ([`digest`], [`error`], [`limits`]), what arrives ([`sniff`], [`safetensors`],
 //! [`checkpoint`], [`tar`]), how it is hashed ([`sha256`], [`recipe`], [`canonical`]) and the machine that
 //! joins them while bytes come in ([`intake`]). Then what rounds are made of: [`run`], [`document`], [`merkle`], [`seed`],
-//! [`locator`], and the rules that join them, [`lineage`].
+//! [`locator`], and the rules that join them, [`lineage`] and [`audit`].
 
 pub mod digest;
 pub mod error;
@@ -29,6 +29,7 @@ pub mod merkle;
 pub mod run;
 pub mod seed;
 
+pub mod audit;
 pub mod lineage;
 pub mod locator;
 

@@ -39,6 +39,7 @@ fn described() -> OpenApiRouter<Arc<Registry>> {
         .routes(routes!(run::rounds::get_round))
         .routes(routes!(run::resolve::resolve_locator))
         .routes(routes!(run::ledger::get_ledger))
+        .routes(routes!(run::audit::audit_run))
         .routes(routes!(document::list::list_documents))
         .routes(routes!(document::keep::keep_document, document::list::list_documents_of_kind))
         .routes(routes!(document::get::get_document))

@@ -3,7 +3,7 @@
 //! Reading order: [`registry`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on their
 //! way to the disk), [`upload`], [`put`] and [`finish`] (taking in), [`lookup`], [`shelf`] (stored files, open and known
 //! to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`]. Then what rounds are made of: [`run`], [`commit`],
-//! [`document`], [`check`], [`ledger`], [`news`].
+//! [`document`], [`check`], [`ledger`], [`news`], [`audit`].
 
 pub mod error;
 pub mod registry;
@@ -25,6 +25,7 @@ pub mod verify;
 
 pub mod sweep;
 
+pub mod audit;
 pub mod check;
 pub mod commit;
 pub mod document;

@@ -90,7 +90,7 @@ impl Registry {
 }
 
 /// All hashes of an artifact from its header and files. Blocks.
-fn recompute(text: &[u8], files: &[File]) -> Result<Verified, DomainError> {
+pub(super) fn recompute(text: &[u8], files: &[File]) -> Result<Verified, DomainError> {
     let header = Arc::new(Header::parse(text, &Limits::STORED)?);
     let mut intake = Intake::new(Arc::clone(&header));
     let mut buffer = vec![0; READ_BACK];

@@ -1,6 +1,7 @@
 //! One file for each endpoint of runs and rounds.
 
 pub mod aborts;
+pub mod audit;
 pub mod commits;
 pub mod create;
 pub mod events;

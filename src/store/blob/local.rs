@@ -109,6 +109,14 @@ impl LocalBlobs {
         File::open(self.path(key))
     }
 
+    /// Bytes of a blob, without opening it.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn size(&self, key: &BlobKey) -> io::Result<u64> {
+        fs::metadata(self.path(key)).map(|data| data.len())
+    }
+
     /// Removes a blob; one that is gone already is fine.
     ///
     /// # Errors

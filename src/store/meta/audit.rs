@@ -1,8 +1,66 @@
-//! Records of what must never be swallowed.
+//! Records of what must never be swallowed, and what an audit reads.
+//!
+//! An audit reads columns as they are: that one cannot be what it must be is a finding, not a failure of the audit.
 
+use super::artifact::signed;
 use super::backend::MetaStore;
 use super::error::StoreError;
 use super::sql;
+use crate::core::run::Name;
+
+/// A round beside the artifact that it names.
+#[derive(Clone, Debug, sqlx::FromRow)]
+#[expect(missing_docs, reason = "the columns of rounds, and with `own` those of artifacts")]
+pub struct AuditRow {
+    pub round_index: i64,
+    pub content_hash: String,
+    pub parent_hash: Option<String>,
+    pub header_digest: String,
+    pub theta_hash: Option<String>,
+    pub phi_hash: Option<String>,
+    pub size: i64,
+    pub attempt: i64,
+    pub header: Option<Vec<u8>>,
+    pub own_digest: Option<String>,
+    pub own_round: Option<i64>,
+    pub own_parent: Option<String>,
+    pub own_size: Option<i64>,
+}
+
+/// A file of a round's artifact, beside its blob.
+#[derive(Clone, Debug, sqlx::FromRow)]
+#[expect(missing_docs, reason = "the columns of artifact_files and blobs")]
+pub struct AuditFileRow {
+    pub round_index: i64,
+    pub name: String,
+    pub digest: String,
+    pub blob_key: Option<String>,
+    pub size: Option<i64>,
+    pub damaged_at: Option<i64>,
+}
+
+/// A group of a round's artifact.
+#[derive(Clone, Debug, sqlx::FromRow)]
+#[expect(missing_docs, reason = "the columns of artifact_groups")]
+pub struct AuditGroupRow {
+    pub round_index: i64,
+    pub name: String,
+    pub group_hash: String,
+}
+
+/// Some rounds with everything that belongs to them.
+#[derive(Clone, Debug, Default)]
+pub struct AuditPage {
+    /// The rounds, oldest first.
+    pub rounds: Vec<AuditRow>,
+    /// Their files, in the same order.
+    pub files: Vec<AuditFileRow>,
+    /// Their groups, in the same order.
+    pub groups: Vec<AuditGroupRow>,
+}
+
+/// A document with its bytes: its place, kind, digest and body.
+pub type AuditDocument = (i64, String, String, Option<Vec<u8>>);
 
 impl MetaStore {
     /// Appends an audit record; `at` is in microseconds since 1970.
@@ -14,5 +72,60 @@ impl MetaStore {
         sqlx::query(sql::INSERT_AUDIT).bind(at).bind(code).bind(subject).bind(detail).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(())
+    }
+
+    /// Rounds from an index on, with their files and groups.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn audit_page(&self, run: &Name, from: i64, limit: u32) -> Result<AuditPage, StoreError> {
+        let mut tx = self.read().begin().await?;
+        let rounds: Vec<AuditRow> = sqlx::query_as(sql::ROUNDS_TO_AUDIT)
+            .bind(run.as_str())
+            .bind(from)
+            .bind(i64::from(limit))
+            .fetch_all(&mut *tx)
+            .await?;
+        let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else { return Ok(AuditPage::default()) };
+        let span = (first.round_index, last.round_index);
+        let files = sqlx::query_as(sql::FILES_TO_AUDIT)
+            .bind(run.as_str())
+            .bind(span.0)
+            .bind(span.1)
+            .fetch_all(&mut *tx)
+            .await?;
+        let groups = sqlx::query_as(sql::GROUPS_TO_AUDIT)
+            .bind(run.as_str())
+            .bind(span.0)
+            .bind(span.1)
+            .fetch_all(&mut *tx)
+            .await?;
+        Ok(AuditPage { rounds, files, groups })
+    }
+
+    /// How often each round was aborted.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn aborts_by_round(&self, run: &Name) -> Result<Vec<(i64, i64)>, StoreError> {
+        Ok(sqlx::query_as(sql::ABORTS_BY_ROUND).bind(run.as_str()).fetch_all(self.read()).await?)
+    }
+
+    /// Documents from a place on, with their bytes.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn documents_to_audit(
+        &self,
+        run: &Name,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditDocument>, StoreError> {
+        Ok(sqlx::query_as(sql::DOCUMENTS_TO_AUDIT)
+            .bind(run.as_str())
+            .bind(signed(from))
+            .bind(i64::from(limit))
+            .fetch_all(self.read())
+            .await?)
     }
 }

@@ -142,12 +142,22 @@ statements! {
         where f.content_hash = $1 and b.damaged_at is not null";
     /// Rounds from one on, oldest first, beside the artifacts that they name.
     ROUNDS_TO_AUDIT = "select r.round_index, r.content_hash, r.parent_hash, r.header_digest, r.theta_hash, r.phi_hash, \
-        r.size, a.header, a.header_digest, a.round_index, a.parent_hash, a.size, \
-        (select count(*) from artifact_files f where f.content_hash = r.content_hash), \
-        (select count(*) from artifact_files f join blobs b on b.digest = f.digest \
-            where f.content_hash = r.content_hash) \
-        from rounds r left join artifacts a on a.content_hash = r.content_hash \
+        r.size, r.attempt, a.header, a.header_digest as own_digest, a.round_index as own_round, \
+        a.parent_hash as own_parent, a.size as own_size from rounds r \
+        left join artifacts a on a.content_hash = r.content_hash \
         where r.run = $1 and r.round_index >= $2 order by r.round_index limit $3";
+    /// Files of the artifacts of some rounds.
+    FILES_TO_AUDIT = "select r.round_index, f.name, f.digest, b.blob_key, b.size, b.damaged_at from rounds r \
+        join artifact_files f on f.content_hash = r.content_hash left join blobs b on b.digest = f.digest \
+        where r.run = $1 and r.round_index >= $2 and r.round_index <= $3 order by r.round_index, f.position";
+    /// Groups of the artifacts of some rounds.
+    GROUPS_TO_AUDIT = "select r.round_index, g.name, g.group_hash from rounds r \
+        join artifact_groups g on g.content_hash = r.content_hash \
+        where r.run = $1 and r.round_index >= $2 and r.round_index <= $3 order by r.round_index, g.position";
+    /// How often each round was aborted.
+    ABORTS_BY_ROUND = "select round_index, count(*) from aborts where run = $1 group by round_index order by round_index";
+    /// Documents from one on, oldest first, with their bodies.
+    DOCUMENTS_TO_AUDIT = "select seq, kind, digest, body from documents where run = $1 and seq >= $2 order by seq limit $3";
 
     /// A line of the ledger.
     INSERT_LEDGER_RECORD = "insert into ledger_records (run, round_index, record_hash, prev_record_hash, \

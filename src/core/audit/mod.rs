@@ -1,0 +1,14 @@
+//! The audit of a run: a machine that is fed what somebody holds of it, in order, and says what does not agree.
+//!
+//! The server feeds it rows and files, a client what it has downloaded; both draw the same conclusions. It keeps a
+//! few dozen bytes for each round in memory.
+//!
+//! Reading order: [`finding`] (what can be found), [`facts`] (what it is fed), [`auditor`] (the machine).
+
+pub mod auditor;
+pub mod facts;
+pub mod finding;
+
+pub use auditor::{Auditor, Report};
+pub use facts::{ArtifactFacts, CommitmentFacts, FileFacts, LedgerFacts, Presence, RoundFacts, RunFacts};
+pub use finding::{AuditCode, Finding, Severity, Tier};
