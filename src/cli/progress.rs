@@ -18,6 +18,8 @@ pub(super) struct Shown {
 struct State {
     terminal: bool,
     phase: &'static str,
+    /// Bytes are counted; rounds otherwise.
+    bytes: bool,
     bar: Option<ProgressBar>,
     total: u64,
     /// Where and when the current phase began, for its rate.
@@ -30,7 +32,7 @@ impl Shown {
     pub(super) fn new() -> Self {
         let now = Instant::now();
         let terminal = std::io::stderr().is_terminal();
-        let state = State { terminal, phase: "", bar: None, total: 0, start: (0, now), last_line: now };
+        let state = State { terminal, phase: "", bytes: true, bar: None, total: 0, start: (0, now), last_line: now };
         Self { state: Mutex::new(state) }
     }
 
@@ -55,13 +57,15 @@ impl Progress for Shown {
             Phase::Send => "sending",
             Phase::Finish => "finishing",
             Phase::Receive => "receiving",
+            Phase::Audit => "auditing",
         };
+        state.bytes = phase != Phase::Audit;
         (state.total, state.start, state.last_line) = (total, (done, now), now);
         if let Some(bar) = state.bar.take() {
             bar.finish_and_clear();
         }
         if state.terminal {
-            state.bar = Some(bar(state.phase, total, done));
+            state.bar = Some(bar(&state, done));
         } else if matches!(phase, Phase::Send | Phase::Receive) {
             line(&match done {
                 0 => format!("{} {}", state.phase, BinaryBytes(total)),
@@ -90,14 +94,18 @@ impl Progress for Shown {
     }
 }
 
-fn bar(phase: &'static str, total: u64, done: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    let template = "{msg:9}  {bar:32}  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
+fn bar(state: &State, done: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(state.total), ProgressDrawTarget::stderr());
+    let template = if state.bytes {
+        "{msg:9}  {bar:32}  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left"
+    } else {
+        "{msg:9}  {bar:32}  {pos} of {len} rounds  {per_sec}  {eta} left"
+    };
     // The template is a constant; if it were wrong, the plain bar would do.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }
-    bar.set_message(phase);
+    bar.set_message(state.phase);
     bar.set_position(done);
     bar.reset_eta();
     bar
@@ -111,6 +119,9 @@ fn told(state: &State, done: u64) -> String {
     let rate = moved.saturating_mul(1000) / milliseconds;
     let left = state.total.saturating_sub(done).checked_div(rate);
     let left = left.map_or_else(String::new, |seconds| format!(", {seconds} s left"));
+    if !state.bytes {
+        return format!("{} {done} of {} rounds ({percent} %), {rate}/s{left}", state.phase, state.total);
+    }
     format!(
         "{} {} of {} ({percent} %), {}/s{left}",
         state.phase,

@@ -3,8 +3,9 @@
 //! In reading order: what goes wrong ([`error`]) and what is told meanwhile ([`progress`]); a directory on disk
 //! ([`directory`], on top of `scan`); the server as seen from here ([`server`], `retry`); the two operations
 //! ([`push`] with `feed`, `session` and `memory`; [`pull`] with `download`, `group`, `fetch` and `staging`);
-//! `lock` and `offload` serve both.
+//! `lock` and `offload` serve both. Then the history: [`audit`].
 
+pub mod audit;
 pub mod error;
 pub mod progress;
 

@@ -11,6 +11,8 @@ pub enum Phase {
     Finish,
     /// Bytes come from the server.
     Receive,
+    /// Rounds are checked; rounds are counted, not bytes.
+    Audit,
 }
 
 /// Listens to an operation. Called from several threads.
