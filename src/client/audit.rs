@@ -135,8 +135,7 @@ impl Auditing<'_> {
         while let Some(at) = cursor {
             let mut url = self.server.url(&self.part("rounds"));
             url.query_pairs_mut().append_pair("limit", &PAGE.to_string()).append_pair("cursor", &at);
-            let page: Rounds =
-                patiently(&**self.progress, async || self.server.get(url.clone()).await).await?;
+            let page: Rounds = patiently(&**self.progress, async || self.server.get(url.clone()).await).await?;
             cursor = page.next_cursor;
             if page.rounds.is_empty() || rounds.len() as u64 > head {
                 break;
@@ -261,10 +260,9 @@ impl Auditing<'_> {
     /// The first `count` lines of the ledger; more were not there when the audit began.
     async fn ledger(&self, auditor: &mut Auditor, count: u64) -> Result<(), Error> {
         let url = self.server.url(&self.part("ledger"));
-        let mut answer = patiently(&**self.progress, async || {
-            self.server.ask(self.server.request(Method::GET, url.clone())).await
-        })
-        .await?;
+        let mut answer =
+            patiently(&**self.progress, async || self.server.ask(self.server.request(Method::GET, url.clone())).await)
+                .await?;
         let (mut line, mut left) = (Vec::new(), count);
         while let Some(chunk) = self.server.chunk(&mut answer).await.map_err(Trouble::into_error)? {
             for piece in chunk.split_inclusive(|byte| *byte == b'\n') {

@@ -10,13 +10,14 @@ use crate::api::route;
 use crate::api::run::{Commitment, Commitments, Document as View, Documents};
 use crate::core::digest::{BlobDigest, ContentHash, ProbeHash};
 use crate::core::document::evidence::Bundle;
+use crate::core::document::kind::{PUBLIC_PROBE, same_name};
 use crate::core::document::migrate::latest;
 use crate::core::document::round_message::{RoundClose, RoundOpen};
 use crate::core::document::run_manifest::{RunManifest, RunMode};
 use crate::core::document::{Document, Kind};
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::run::{Name, Pins};
-use crate::store::meta::document::{CommitmentRow, DocumentRow, Keeping, NewCommitment, NewDocument};
+use crate::store::meta::document::{CommitmentRow, DocumentBytes, DocumentRow, Keeping, NewCommitment, NewDocument};
 use crate::store::meta::run::RunRow;
 
 /// Bytes of a document.
@@ -73,7 +74,7 @@ impl Registry {
         if let Some(kind) = Kind::parse(name) {
             return Ok(kind);
         }
-        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).chain([PUBLIC_PROBE]).collect();
         let error = DomainError::new(ErrorCode::ResidencyViolation, "documents of this kind are not taken")
             .field("boundary", "the kinds of documents that are known")
             .field("known", known)
@@ -127,7 +128,7 @@ impl Registry {
             digest: BlobDigest::of(&body),
             schema_version: version,
             size: body.len() as u64,
-            body: Some(&body),
+            bytes: DocumentBytes::Here(&body),
             summary: &summary,
             at: now_micros(),
         };
@@ -137,7 +138,7 @@ impl Registry {
                 data["participant"] = json!(participant);
                 data["from_round"] = json!(from_round);
             }
-            data.to_string()
+            (if held.is_some() { "dataset.committed" } else { "document.added" }, data.to_string())
         };
         match self.meta.keep_document(run, &new, commitment.as_ref(), told).await? {
             Keeping::NoRun => Err(no_run()),
@@ -145,7 +146,7 @@ impl Registry {
                 self.witness(&error, None).await;
                 Err(ServiceError::Conflict(error))
             }
-            Keeping::Done { row, created } => {
+            Keeping::Done { row, created, .. } => {
                 if created {
                     // A coordinator's manifest gives the head its sketch seed.
                     self.heads.forget(run);
@@ -317,6 +318,9 @@ impl Registry {
     /// # Errors
     /// When it is not here, or damaged.
     pub async fn fetch_document(&self, run: &Name, kind: &str, digest: BlobDigest) -> Result<Fetched, ServiceError> {
+        if same_name(kind, PUBLIC_PROBE) {
+            return self.fetch_probe(run, digest).await;
+        }
         let body = self.document_body(run, kind, digest).await?;
         Ok(Fetched::literal(body, digest, format!("{}.json", canonical_name(kind))))
     }
@@ -369,6 +373,7 @@ impl Registry {
 fn canonical_name(kind: &str) -> &str {
     match Kind::parse(kind) {
         Some(known) => known.name(),
+        None if same_name(kind, PUBLIC_PROBE) => PUBLIC_PROBE,
         None => kind,
     }
 }
@@ -388,7 +393,7 @@ fn check_wmcp(pins: &Pins, version: &str) -> Result<(), ServiceError> {
     ))
 }
 
-fn check_probe(pins: &Pins, probe: Option<ProbeHash>) -> Result<(), ServiceError> {
+pub(super) fn check_probe(pins: &Pins, probe: Option<ProbeHash>) -> Result<(), ServiceError> {
     // A run without a probe has nothing to hold a document against.
     if pins.probe_hash.is_none() || pins.probe_hash == probe {
         return Ok(());

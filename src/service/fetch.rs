@@ -87,6 +87,21 @@ impl Fetched {
     }
 }
 
+impl Fetched {
+    /// One whole stored file.
+    pub(super) fn file(blob: Arc<OpenBlob>, len: u64, digest: BlobDigest, file_name: String) -> Self {
+        Self {
+            len,
+            digest: Some(*digest.as_bytes()),
+            tag: digest.to_string(),
+            file_name,
+            tensor: None,
+            sources: vec![Source::Stored(Extent { file: 0, start: 0, len })],
+            blobs: vec![blob],
+        }
+    }
+}
+
 impl Registry {
     /// `header.json` as it was received.
     ///
@@ -121,15 +136,7 @@ impl Registry {
         let row = known.row.files.iter().find(|file| file.name == name);
         let row = row.ok_or_else(|| ServiceError::not_found("a file of this name"))?;
         let blob = self.open_blob(hash, row).await?;
-        Ok(Fetched {
-            len: row.blob.size,
-            digest: Some(*row.digest.as_bytes()),
-            tag: row.digest.to_string(),
-            file_name: name.to_owned(),
-            tensor: None,
-            sources: vec![Source::Stored(Extent { file: 0, start: 0, len: row.blob.size })],
-            blobs: vec![blob],
-        })
+        Ok(Fetched::file(blob, row.blob.size, row.digest, name.to_owned()))
     }
 
     /// A parameter group with bare names.

@@ -8,6 +8,9 @@ use super::run_manifest::RunManifest;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::json::{Fields, Value};
 
+/// The kind of the public probe, a safetensors file of any size; every other kind is JSON.
+pub const PUBLIC_PROBE: &str = "public-probe";
+
 /// A kind of JSON document that a run keeps.
 ///
 /// Two kinds are not here: contribution records enter a run's ledger with a commit, and the public probe is a

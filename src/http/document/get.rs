@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::api::problem::Problem;
 use crate::api::route;
+use crate::core::document::kind::{PUBLIC_PROBE, same_name};
 use crate::core::error::{DomainError, ErrorCode};
 use crate::http::bytes::answer;
 use crate::http::extract::{Connection, Query, Segments, hash, run_name};
@@ -63,5 +64,6 @@ pub async fn get_document(
             return Err(ServiceError::NoSuchView(error).into());
         }
     };
-    answer(&fetched, "application/json", &method, &headers, wire)
+    let media = if same_name(&kind, PUBLIC_PROBE) { "application/octet-stream" } else { "application/json" };
+    answer(&fetched, media, &method, &headers, wire)
 }

@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use crate::api::problem::Problem;
 use crate::api::route;
 use crate::api::run::Document;
+use crate::core::document::kind::{PUBLIC_PROBE, same_name};
 use crate::http::extract::{Segments, declared_length, media_type, run_name, small_body};
 use crate::http::problem::Failure;
 use crate::service::Registry;
@@ -18,7 +19,7 @@ use crate::service::document::LARGEST;
 
 /// Keep a document
 ///
-/// The bytes are kept as they are. What does not follow the schema of its kind, contradicts the run's pins, or holds
+/// The bytes are kept as they are: JSON, or a safetensors file where the kind is `public-probe`. What does not follow the schema of its kind, contradicts the run's pins, or holds
 /// what must not leave its owner is refused.
 #[utoipa::path(
     post, path = route::DOCUMENTS_OF_KIND, tag = "documents", operation_id = "keep_document",
@@ -46,9 +47,14 @@ pub async fn keep_document(
 ) -> Result<impl IntoResponse, Failure> {
     let run = run_name(&run)?;
     media_type(&headers, &["application/json", "application/octet-stream"], false)?;
-    declared_length(&headers, LARGEST)?;
-    let body = small_body(body, LARGEST, registry.options().body_idle).await?;
-    let (document, created) = registry.keep_document(&run, &kind, body.into()).await?;
+    let (document, created) = if same_name(&kind, PUBLIC_PROBE) {
+        declared_length(&headers, registry.options().limits.file_bytes)?;
+        registry.keep_probe(&run, body.into_data_stream()).await?
+    } else {
+        declared_length(&headers, LARGEST)?;
+        let body = small_body(body, LARGEST, registry.options().body_idle).await?;
+        registry.keep_document(&run, &kind, body.into()).await?
+    };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, document.url.clone())], Json(document)))
 }

@@ -2,7 +2,9 @@
 
 use super::artifact::{corrupt, count, signed};
 use super::backend::MetaStore;
+use super::commit::News;
 use super::error::StoreError;
+use super::publish::{ReadyBlob, adopt_blob};
 use super::run::find_run;
 use super::sql;
 use crate::core::digest::{BlobDigest, DatasetRoot};
@@ -40,12 +42,21 @@ pub struct NewDocument<'a> {
     pub schema_version: u32,
     /// Bytes.
     pub size: u64,
-    /// The bytes, unless they lie in the store.
-    pub body: Option<&'a [u8]>,
+    /// The bytes, or where they lie in the store.
+    pub bytes: DocumentBytes<'a>,
     /// What a list shows of it, as JSON.
     pub summary: &'a str,
     /// Microseconds since 1970.
     pub at: i64,
+}
+
+/// The bytes of a document that is to be kept.
+#[derive(Clone, Copy, Debug)]
+pub enum DocumentBytes<'a> {
+    /// Small: they go into the row.
+    Here(&'a [u8]),
+    /// Large: they are durable in a file of the store.
+    Stored(&'a ReadyBlob),
 }
 
 /// From which round on a commitment shall hold, for whom, and what it says.
@@ -85,6 +96,8 @@ pub enum Keeping {
         row: DocumentRow,
         /// False when it was kept before.
         created: bool,
+        /// The key of a stored file that nothing refers to any more.
+        unused: Option<String>,
     },
     /// It may not be kept.
     Refused(DomainError),
@@ -136,7 +149,7 @@ impl MetaStore {
         name: &Name,
         new: &NewDocument<'_>,
         commitment: Option<&NewCommitment<'_>>,
-        news: impl FnOnce(&DocumentRow) -> String + Send,
+        news: impl FnOnce(&DocumentRow) -> News + Send,
     ) -> Result<Keeping, StoreError> {
         let mut tx = self.begin().await?;
         let Some(run) = find_run(&mut tx, name).await? else { return Ok(Keeping::NoRun) };
@@ -160,12 +173,25 @@ impl MetaStore {
         if step == Step::Replay
             && let Some(row) = existing
         {
-            return Ok(Keeping::Done { row, created: false });
+            let unused = match new.bytes {
+                DocumentBytes::Here(_) => None,
+                DocumentBytes::Stored(ready) => adopt_blob(&mut tx, true, new.digest, new.size, ready).await?,
+            };
+            tx.commit().await?;
+            return Ok(Keeping::Done { row, created: false, unused });
         }
         let seq: i64 = sqlx::query_scalar(sql::COUNT_EVENT).bind(name.as_str()).fetch_one(&mut *tx).await?;
+        let mut unused = None;
         let row = match existing {
             Some(row) => row,
             None => {
+                let body = match new.bytes {
+                    DocumentBytes::Here(body) => Some(body),
+                    DocumentBytes::Stored(ready) => {
+                        unused = adopt_blob(&mut tx, true, new.digest, new.size, ready).await?;
+                        None
+                    }
+                };
                 sqlx::query(sql::INSERT_DOCUMENT)
                     .bind(name.as_str())
                     .bind(new.kind)
@@ -173,7 +199,7 @@ impl MetaStore {
                     .bind(seq)
                     .bind(i64::from(new.schema_version))
                     .bind(signed(new.size))
-                    .bind(new.body)
+                    .bind(body)
                     .bind(new.summary)
                     .bind(new.at)
                     .execute(&mut *tx)
@@ -194,16 +220,17 @@ impl MetaStore {
                 .execute(&mut *tx)
                 .await?;
         }
+        let (kind, data) = news(&row);
         sqlx::query(sql::INSERT_EVENT)
             .bind(name.as_str())
             .bind(seq)
-            .bind(if commitment.is_some() { "dataset.committed" } else { "document.added" })
+            .bind(kind)
             .bind(new.at)
-            .bind(news(&row))
+            .bind(data)
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;
-        Ok(Keeping::Done { row, created: true })
+        Ok(Keeping::Done { row, created: true, unused })
     }
 
     /// A document without its body.

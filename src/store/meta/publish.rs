@@ -85,7 +85,7 @@ impl MetaStore {
 }
 
 /// Points the digest at the ready file, unless a good one is there. The key that is needed no more, if any.
-async fn adopt_blob(
+pub(super) async fn adopt_blob(
     tx: &mut Transaction<'static, Sqlite>,
     wanted: bool,
     digest: BlobDigest,
