@@ -19,6 +19,7 @@ use crate::core::lineage::Candidate;
 use crate::core::run::{Name, Pins};
 use crate::core::sha256::Sha256;
 use crate::store::blob::BlobKey;
+use crate::store::crash::crash_point;
 use crate::store::meta::StoreError;
 use crate::store::meta::commit::{Committing, News, Proposal};
 use crate::store::meta::news::{Aborting, FindingRow};
@@ -71,6 +72,7 @@ impl Registry {
                     self.news.tell(run);
                     tracing::info!(run.id = %run, round.index = round.round_index, artifact.hash = %round.content_hash,
                         "round committed");
+                    crash_point("commit.answer");
                 }
                 Ok((round_view(&pins, &round), created))
             }

@@ -16,6 +16,7 @@ mod errors_doc;
 mod golden;
 mod golden_http;
 mod hashing;
+mod history;
 mod home;
 mod hostile;
 mod memory;

@@ -14,6 +14,7 @@ use crate::core::document::contribution::ContributionRecord;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::lineage::{Candidate, Committed, Standing, Step, check_record, place};
 use crate::core::run::{Name, Pins};
+use crate::store::crash::crash_point;
 
 /// A checkpoint that shall become the next round of a run.
 #[derive(Clone, Debug)]
@@ -35,6 +36,20 @@ pub struct Proposal {
     /// Microseconds since 1970.
     pub at: i64,
 }
+
+/// The places between two steps of a commit, in order; at the last two the round is committed. A test kills the program
+/// at each.
+pub const STEPS: &[&str] = &[
+    "commit.begun",
+    "commit.placed",
+    "commit.round",
+    "commit.record",
+    "commit.news",
+    "commit.head",
+    "commit.key",
+    "commit.done",
+    "commit.answer",
+];
 
 /// A piece of news: its kind and its JSON.
 pub type News = (&'static str, String);
@@ -67,6 +82,7 @@ impl MetaStore {
         news: impl FnOnce(&Pins, &RoundRow) -> Vec<News> + Send,
     ) -> Result<Committing, StoreError> {
         let mut tx = self.begin().await?;
+        crash_point("commit.begun");
         if let Some((key, digest)) = &proposal.key {
             match remembered(&mut tx, name, key).await? {
                 Some((asked, round)) if asked == *digest => {
@@ -92,11 +108,17 @@ impl MetaStore {
                 return Ok(Committing::Refused(error));
             }
         }
+        crash_point("commit.placed");
         let round = insert(&mut tx, &run, proposal).await?;
+        crash_point("commit.record");
         let seq = announce(&mut tx, &run, news(&run.pins, &round), proposal.at).await?;
+        crash_point("commit.news");
         advance(&mut tx, &run, proposal, seq).await?;
+        crash_point("commit.head");
         remember(&mut tx, name, proposal).await?;
+        crash_point("commit.key");
         tx.commit().await?;
+        crash_point("commit.done");
         Ok(Committing::Done { round: Box::new(round), created: true })
     }
 
@@ -228,6 +250,7 @@ async fn insert(tx: &mut Transaction<'_, Sqlite>, run: &RunRow, proposal: &Propo
         .bind(proposal.at)
         .execute(&mut **tx)
         .await?;
+    crash_point("commit.round");
     let mut record_hash = None;
     if let Some((record, line)) = &proposal.record {
         let hash = record.hash();

@@ -47,6 +47,25 @@ pub async fn change(dir: &Path, statement: &'static str) -> u64 {
     changed
 }
 
+/// Changes rows so that they contradict others. `reverse_hex(x)` stands for the hexadecimal text `x` with its first
+/// digits turned into others.
+pub async fn harm(dir: &Path, statement: &str) -> u64 {
+    let options = SqliteConnectOptions::new().filename(dir.join("cairn.sqlite")).foreign_keys(false);
+    let mut connection = options.busy_timeout(super::wait::PATIENCE).connect().await.unwrap();
+    let statement = expand(statement);
+    let statement = sqlx::AssertSqlSafe(statement);
+    let changed = sqlx::query(statement).execute(&mut connection).await.unwrap().rows_affected();
+    connection.close().await.unwrap();
+    changed
+}
+
+fn expand(statement: &str) -> String {
+    let Some((before, rest)) = statement.split_once("reverse_hex(") else { return statement.to_owned() };
+    let (column, after) = rest.split_once(')').unwrap();
+    let other = format!("(case substr({column}, 1, 1) when 'a' then 'b' else 'a' end || substr({column}, 2))");
+    format!("{before}{other}{after}")
+}
+
 pub const ARTIFACTS: &str = "select count(*) from artifacts";
 pub const BLOB_ROWS: &str = "select count(*) from blobs";
 pub const OPEN_SESSIONS: &str = "select count(*) from uploads where state = 'open'";

@@ -58,6 +58,13 @@ impl ServerProcess {
         (self.child, self.api) = spawn(self.dir.path(), &self.settings);
     }
 
+    /// The same, with more settings for this once.
+    pub fn resume_with(&mut self, settings: &[(&'static str, &str)]) {
+        let mut all = self.settings.clone();
+        all.extend(settings.iter().map(|(key, value)| (*key, (*value).to_owned())));
+        (self.child, self.api) = spawn(self.dir.path(), &all);
+    }
+
     /// What the server has written to its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("stderr.log")).unwrap()

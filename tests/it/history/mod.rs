@@ -1,0 +1,4 @@
+//! A federation from its first round to its audit, with everything that goes wrong on the way.
+
+mod corruption;
+mod story;
