@@ -1,6 +1,6 @@
 //! Every path of the service. No other place spells one.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 
 use crate::core::digest::{ContentHash, GroupHash};
 
@@ -156,6 +156,18 @@ pub fn of_run(name: &str, part: &str) -> String {
     format!("/v1/runs/{name}/{part}")
 }
 
+/// The path of what a participant of a run has committed to.
+#[must_use]
+pub fn commitments_of(run: &str, participant: &str) -> String {
+    format!("/v1/runs/{run}/participants/{}/commitments", segment(participant))
+}
+
+/// The path of a run's documents of a kind.
+#[must_use]
+pub fn documents_of_kind(run: &str, kind: &str) -> String {
+    format!("/v1/runs/{run}/documents/{}", segment(kind))
+}
+
 /// The path of a round.
 #[must_use]
 pub fn round(run: &str, index: u64) -> String {
@@ -166,4 +178,28 @@ pub fn round(run: &str, index: u64) -> String {
 #[must_use]
 pub fn document(run: &str, kind: &str, digest: &str) -> String {
     format!("/v1/runs/{run}/documents/{kind}/{digest}")
+}
+
+/// A text as one segment of a path, whatever is in it.
+fn segment(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            // Writing into memory cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_participant_is_one_segment_whatever_its_name() {
+        assert_eq!(commitments_of("r", "silo-1"), "/v1/runs/r/participants/silo-1/commitments");
+        assert_eq!(commitments_of("r", "a/b?α%"), "/v1/runs/r/participants/a%2Fb%3F%CE%B1%25/commitments");
+    }
 }

@@ -1,12 +1,17 @@
 //! The command line: what is asked for, and how the answer is shown. One file for each command.
 
+mod audit;
+mod document;
 mod hash;
+mod log;
 mod progress;
 mod pull;
 mod push;
 mod report;
+mod run;
 mod serve;
 mod verify;
+mod when;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,7 +35,11 @@ Exit codes:
 Examples:
   cairn serve                                   a registry on this machine, in ./cairn-data
   cairn push round-00012                        send a checkpoint
-  cairn pull 7c67839eab92… model                fetch it elsewhere, verified";
+  cairn pull 7c67839eab92… model                fetch it elsewhere, verified
+  cairn push round-00013 --run warm --commit    send the next round of a run, and commit it
+  cairn log warm                                what has happened in the run
+  cairn pull warm@latest model --group encoder  fetch what the newest round trains
+  cairn audit warm                              check all of it, back to round 0";
 
 /// A registry for federated training: verified checkpoints, their lineage and their history.
 #[derive(Parser)]
@@ -70,6 +79,12 @@ enum Talk {
     Pull(pull::Pull),
     Verify(verify::Verify),
     Hash(hash::Hash),
+    #[command(subcommand)]
+    Run(run::Run),
+    Log(log::Log),
+    Audit(audit::Audit),
+    #[command(subcommand)]
+    Document(document::Document),
 }
 
 /// How patient a transfer is.
@@ -133,6 +148,10 @@ async fn dispatch(command: Talk, common: &Common, progress: Arc<dyn Progress>) -
         Talk::Pull(command) => command.run(common, &progress).await,
         Talk::Verify(command) => command.run(progress).await,
         Talk::Hash(command) => command.run(progress).await,
+        Talk::Run(command) => command.run(common, &progress).await,
+        Talk::Log(command) => command.run(common, &progress).await,
+        Talk::Audit(command) => command.run(common, &progress).await,
+        Talk::Document(command) => command.run(common, &progress).await,
     }
 }
 

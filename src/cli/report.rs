@@ -16,6 +16,8 @@ pub(super) struct Report {
     pub text: String,
     /// Beside it, on standard error.
     pub notes: Vec<String>,
+    /// How the program ends: 0, or what the thing that was looked at deserves.
+    pub exit: u8,
 }
 
 /// Why a command has not done what it should.
@@ -32,6 +34,12 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
+    /// A failure of a command that has done something before.
+    pub(super) fn beside(error: Error, done: Value) -> Self {
+        let beside = if let Value::Object(done) = done { done } else { Map::new() };
+        Self { error: Box::new(error), beside }
+    }
+
     /// A failure whose JSON says `"ok": false`.
     pub(super) fn not_ok(error: Error) -> Self {
         let beside = Map::from_iter([("ok".to_owned(), Value::Bool(false))]);
@@ -50,7 +58,7 @@ pub(super) fn succeed(report: &Report, json: bool) -> ExitCode {
     } else {
         print(&report.text);
     }
-    ExitCode::SUCCESS
+    ExitCode::from(report.exit)
 }
 
 /// Shows a failure: 1 for a verdict about the thing that was checked, 2 when it could not be checked.
@@ -107,6 +115,23 @@ pub(super) fn groups(verified: &Verified) -> Value {
 /// Its files likewise.
 pub(super) fn files(verified: &Verified) -> Value {
     verified.files().iter().map(|file| (file.name.clone(), json!(file.digest))).collect::<Map<_, _>>().into()
+}
+
+/// The beginning of a hash: enough to tell it from the others of a run.
+pub(super) fn short(hash: &str) -> String {
+    hash.chars().take(12).collect()
+}
+
+/// Text that others wrote, for a terminal: nothing in it can move the cursor or colour what follows.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// What the API describes, as a JSON object with one more entry that says whether it is new.
+pub(super) fn with_created(value: impl serde::Serialize, created: bool) -> Value {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    value["created"] = Value::Bool(created);
+    value
 }
 
 /// Text for people about more than one thing.

@@ -227,7 +227,7 @@ impl Auditing<'_> {
         let place: PathBuf =
             std::env::temp_dir().join(format!("cairn-audit-{}-{}", std::process::id(), &hash.to_string()[..16]));
         let silent: Arc<dyn Progress> = Arc::new(Silent);
-        let pulled = pull(self.server, &Reference::Hash(hash), &place, None, &silent).await;
+        let pulled = pull(self.server, &Reference::Hash(hash), &place, (None, None), &silent).await;
         let removed = tokio::task::spawn_blocking({
             let place = place.clone();
             move || std::fs::remove_dir_all(place)

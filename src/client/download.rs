@@ -45,7 +45,7 @@ impl Pull<'_> {
             return Err(self.failed(staging, error));
         }
         self.publish(staging).await?;
-        Ok(Pulled { hash: self.hash, group: None, bytes_received: fetch.received(), present: false })
+        Ok(Pulled { hash: self.hash, round: None, group: None, bytes_received: fetch.received(), present: false })
     }
 
     /// The header as the server has it, and what it says.
@@ -65,6 +65,7 @@ impl Pull<'_> {
                 .field("got_hash", header.content_hash.to_string())
                 .into());
         }
+        self.check_round(&header)?;
         let digest = BlobDigest::from_bytes(Sha256::digest(&text)).to_string();
         compare("the header", HEADER, Some(&artifact.header.sha256), &digest)?;
         Ok((text, Arc::new(header)))

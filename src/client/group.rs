@@ -14,7 +14,6 @@ use super::fetch::{Digests, Fetch, Remote, Sink, lock, tag_name, whole_length};
 use super::offload::blocking;
 use super::progress::{Phase, Progress};
 use super::pull::{Pull, Pulled, PulledGroup};
-use super::reference::as_group;
 use super::scan::PIECE;
 use super::staging::{self, Staging, check_room, parent};
 use crate::api::artifact::Artifact;
@@ -39,7 +38,8 @@ impl Pull<'_> {
 
     /// A group by its own hash.
     pub(super) async fn fetch_group(&self, name: Option<&str>) -> Result<Pulled, Error> {
-        let hash = as_group(self.hash);
+        // The same 64 digits, taken as the name of a parameter group.
+        let hash = GroupHash::from_bytes(*self.hash.as_bytes());
         let url = self.server.url(&route::params(hash));
         let head = self.found(async || self.server.ask(self.server.request(Method::HEAD, url.clone())).await);
         let head = head.await?.ok_or_else(|| self.missing())?;
@@ -55,6 +55,7 @@ impl Pull<'_> {
         let place = self.target.join(&remote.name);
         let pulled = |bytes_received, present| Pulled {
             hash: self.hash,
+            round: None,
             group: Some(PulledGroup { hash, file: remote.name.clone() }),
             bytes_received,
             present,

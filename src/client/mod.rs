@@ -3,7 +3,8 @@
 //! In reading order: what goes wrong ([`error`]) and what is told meanwhile ([`progress`]); a directory on disk
 //! ([`directory`], on top of `scan`); the server as seen from here ([`server`], `retry`); the two operations
 //! ([`push`] with `feed`, `session` and `memory`; [`pull`] with `download`, `group`, `fetch` and `staging`);
-//! `lock` and `offload` serve both. Then the history: [`audit`].
+//! `lock` and `offload` serve both. Runs ([`run`], [`commit`], [`document`], `wait`) stand beside them, and `resolve`
+//! leads from the name of a round to the hash that [`pull`] fetches. [`audit`] checks a whole history.
 
 pub mod audit;
 pub mod error;
@@ -22,9 +23,15 @@ mod offload;
 pub mod push;
 mod session;
 
+pub mod commit;
+pub mod document;
+pub mod run;
+mod wait;
+
 mod download;
 mod fetch;
 mod group;
 pub mod pull;
 pub mod reference;
+mod resolve;
 mod staging;

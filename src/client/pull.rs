@@ -12,13 +12,15 @@ use super::error::{Error, Kind};
 use super::offload::blocking;
 use super::progress::Progress;
 use super::reference::Reference;
+pub use super::resolve::RoundOf;
+use super::resolve::{Aim, find};
 use super::retry::{Trouble, patiently};
 use super::server::Server;
 use super::staging::Staging;
 use crate::api::artifact::Artifact;
 use crate::api::problem::Problem;
 use crate::api::route;
-use crate::core::checkpoint::SHARED_GROUPS;
+use crate::core::checkpoint::{Header, SHARED_GROUPS};
 use crate::core::digest::{ContentHash, GroupHash};
 use crate::core::error::DomainError;
 use crate::core::limits::Limits;
@@ -26,8 +28,10 @@ use crate::core::limits::Limits;
 /// What a pull has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// The hash that was asked for and that the bytes have.
+    /// The hash that was asked for, directly or by a round: that of the bytes, or of the artifact they are part of.
     pub hash: ContentHash,
+    /// The round that was asked for, where one was.
+    pub round: Option<RoundOf>,
     /// The parameter group, where one was pulled.
     pub group: Option<PulledGroup>,
     /// Bytes of files that came over the wire.
@@ -49,7 +53,7 @@ pub struct PulledGroup {
 /// `<group>.safetensors`.
 ///
 /// A group that is named by its own hash is called as the server calls it, if that is a group that exists, and
-/// `params-<first digits of its hash>.safetensors` otherwise.
+/// `params-<first digits of its hash>.safetensors` otherwise. `run` is for locators that do not name their run.
 ///
 /// # Errors
 /// A verdict when the bytes are wrong or nothing is stored under the hash; otherwise what stood in the way.
@@ -57,27 +61,23 @@ pub async fn pull(
     server: &Server,
     reference: &Reference,
     target: &Path,
-    group: Option<&str>,
+    (group, run): (Option<&str>, Option<&str>),
     progress: &Arc<dyn Progress>,
 ) -> Result<Pulled, Error> {
-    let hash = reference.hash()?;
     if group.is_some_and(|group| !SHARED_GROUPS.contains(&group)) {
         return Err(Error::usage("there is no such parameter group", "Name encoder or predictor."));
     }
-    let pull = Pull { server, hash, target: &absolute(target)?, progress };
-    let occupied = if group.is_none() { pull.look_at_target().await? } else { Occupied::No };
-    if matches!(occupied, Occupied::ByTheSame) {
-        return Ok(Pulled { hash, group: None, bytes_received: 0, present: true });
-    }
-    let url = server.url(&route::artifact(hash));
-    match pull.found(async || server.get::<Artifact>(url.clone()).await).await? {
-        Some(artifact) if group.is_none() => match occupied {
-            Occupied::ByOther(reason) => Err(pull.refuse(&reason)),
-            _ => pull.fetch_artifact(&artifact).await,
-        },
-        Some(artifact) => pull.fetch_group_of(&artifact, group.unwrap_or_default()).await,
-        None => pull.fetch_group(group).await,
-    }
+    let target = &absolute(target)?;
+    let found = find(server, reference, (group, run), progress).await?;
+    let group = found.group.as_deref();
+    let pull = |hash, round| Pull { server, hash, round, target, progress };
+    let pulled = match found.aim {
+        Aim::Group(hash) => pull(ContentHash::from_bytes(*hash.as_bytes()), None).fetch_group(group).await,
+        Aim::Either(hash) => pull(hash, None).fetch(group).await,
+        Aim::Checkpoint(hash, round) => pull(hash, Some(round)).fetch(group).await,
+    };
+    let pulled = pulled?;
+    Ok(Pulled { hash: found.checkpoint.unwrap_or(pulled.hash), round: found.round, ..pulled })
 }
 
 /// What lies where the artifact should go.
@@ -91,11 +91,44 @@ enum Occupied {
 pub(super) struct Pull<'a> {
     pub(super) server: &'a Server,
     pub(super) hash: ContentHash,
+    /// The round that the artifact has to be.
+    pub(super) round: Option<u64>,
     pub(super) target: &'a Path,
     pub(super) progress: &'a Arc<dyn Progress>,
 }
 
 impl Pull<'_> {
+    /// Fetches the artifact with this hash, or with `group` that part of it; where there is no such artifact, the
+    /// parameter group with this hash.
+    async fn fetch(&self, group: Option<&str>) -> Result<Pulled, Error> {
+        let occupied = if group.is_none() { self.look_at_target().await? } else { Occupied::No };
+        if matches!(occupied, Occupied::ByTheSame) {
+            return Ok(Pulled { hash: self.hash, round: None, group: None, bytes_received: 0, present: true });
+        }
+        let url = self.server.url(&route::artifact(self.hash));
+        match self.found(async || self.server.get::<Artifact>(url.clone()).await).await? {
+            Some(artifact) if group.is_none() => match occupied {
+                Occupied::ByOther(reason) => Err(self.refuse(&reason)),
+                _ => self.fetch_artifact(&artifact).await,
+            },
+            Some(artifact) => self.fetch_group_of(&artifact, group.unwrap_or_default()).await,
+            None => self.fetch_group(group).await,
+        }
+    }
+
+    /// A checkpoint knows its round; a server that calls it another one is wrong.
+    pub(super) fn check_round(&self, header: &Header) -> Result<(), Error> {
+        match self.round {
+            Some(round) if header.round_index != round => {
+                Err(DomainError::integrity("the server gives the checkpoint of another round than was asked for")
+                    .field("expected", round)
+                    .field("got", header.round_index)
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Compares hashes, never names or sizes: only the same artifact may lie there already.
     async fn look_at_target(&self) -> Result<Occupied, Error> {
         match fs::read_dir(self.target).map(Iterator::count) {
@@ -112,7 +145,7 @@ impl Pull<'_> {
             directory.verify(Some(&hash), &*progress)
         });
         Ok(match verified.await {
-            Ok(_) => Occupied::ByTheSame,
+            Ok(verified) => self.check_round(verified.header()).map(|()| Occupied::ByTheSame)?,
             Err(error) => Occupied::ByOther(error),
         })
     }

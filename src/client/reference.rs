@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::Error;
-use crate::core::digest::{ContentHash, GroupHash};
-
-/// The longest name of a run.
-const LONGEST_RUN: usize = 128;
+use super::error::{Error, Kind};
+use crate::core::digest::ContentHash;
+use crate::core::locator::Locator;
+use crate::core::run::Name;
 
 /// A parsed reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,34 +15,18 @@ pub enum Reference {
     Hash(ContentHash),
     /// `RUN@latest` or `RUN@12`.
     Round {
-        /// The run's name.
-        run: String,
+        /// The run.
+        run: Name,
         /// The round whose input is meant; the head when there is none.
         round: Option<u64>,
     },
-    /// `artifact://…` or another address.
-    Locator(String),
-}
-
-impl Reference {
-    /// The hash, where the reference is one.
-    ///
-    /// # Errors
-    /// A usage error for everything that needs runs.
-    pub(super) fn hash(&self) -> Result<ContentHash, Error> {
-        match self {
-            Self::Hash(hash) => Ok(*hash),
-            Self::Round { .. } | Self::Locator(_) => Err(Error::usage(
-                format!("{self}: runs are not served by this version"),
-                "Name the content hash of the checkpoint, or the hash of the parameter group.",
-            )),
-        }
-    }
-}
-
-/// The same 64 digits, taken as the name of a parameter group.
-pub(super) const fn as_group(hash: ContentHash) -> GroupHash {
-    GroupHash::from_bytes(*hash.as_bytes())
+    /// `artifact://…` or an address of a server.
+    Locator {
+        /// As it was written.
+        text: String,
+        /// What it names.
+        locator: Locator,
+    },
 }
 
 impl FromStr for Reference {
@@ -54,20 +37,20 @@ impl FromStr for Reference {
             return Ok(Self::Hash(hash));
         }
         if text.contains("://") {
-            return Ok(Self::Locator(text.to_owned()));
-        }
-        if let Some((run, round)) = text.rsplit_once('@')
-            && is_run_name(run)
-        {
-            if round == "latest" {
-                return Ok(Self::Round { run: run.to_owned(), round: None });
+            if let Some(hash) = served_artifact(text) {
+                return Ok(Self::Hash(hash));
             }
-            if !round.is_empty() && round.bytes().all(|byte| byte.is_ascii_digit()) {
-                let round = round.parse().ok();
-                return round.map(|round| Self::Round { run: run.to_owned(), round: Some(round) }).ok_or_else(wrong);
-            }
+            let locator = Locator::parse(text).map_err(|error| Error::new(Kind::Usage, &error))?;
+            return Ok(Self::Locator { text: text.to_owned(), locator });
         }
-        Err(wrong())
+        let Some((run, round)) = text.rsplit_once('@') else { return Err(wrong()) };
+        let run = run.parse().map_err(|_| wrong())?;
+        if round == "latest" {
+            return Ok(Self::Round { run, round: None });
+        }
+        let plain = round.bytes().all(|byte| byte.is_ascii_digit());
+        let round = round.parse().ok().filter(|_| plain).ok_or_else(wrong)?;
+        Ok(Self::Round { run, round: Some(round) })
     }
 }
 
@@ -77,14 +60,18 @@ impl fmt::Display for Reference {
             Self::Hash(hash) => hash.fmt(f),
             Self::Round { run, round: None } => write!(f, "{run}@latest"),
             Self::Round { run, round: Some(round) } => write!(f, "{run}@{round}"),
-            Self::Locator(text) => f.write_str(text),
+            Self::Locator { text, .. } => f.write_str(text),
         }
     }
 }
 
-fn is_run_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=LONGEST_RUN).contains(&text.len()) && !text.starts_with(['.', '-']) && text.bytes().all(plain)
+/// The artifact that a server's own address names. It is no locator: those name parameter groups.
+fn served_artifact(text: &str) -> Option<ContentHash> {
+    let (scheme, rest) = text.split_once("://")?;
+    let (_, path) = rest.split_once('/')?;
+    let (before, hash) = path.rsplit_once("v1/artifacts/")?;
+    let whole = matches!(scheme, "http" | "https") && (before.is_empty() || before.ends_with('/'));
+    hash.parse().ok().filter(|_| whole)
 }
 
 fn wrong() -> Error {
@@ -98,20 +85,44 @@ fn wrong() -> Error {
 mod tests {
     use super::*;
 
+    const HASH: &str = "0663139c7ec0749f47c1f3cdc3b943c02fed3c14834ce0dc2292a006c673f41b";
+
     #[test]
     fn references_are_told_apart_and_print_as_they_were_written() {
-        let hash = "0663139c7ec0749f47c1f3cdc3b943c02fed3c14834ce0dc2292a006c673f41b";
-        for text in [hash, "run-1@latest", "run.b@12", "artifact://c/run/round-00012/encoder", "http://h/v1/params/x"] {
+        let group = format!("http://h/cairn/v1/params/{HASH}");
+        for text in [HASH, "run-1@latest", "run.b@12", "artifact://c/run/round-00012/encoder", &group] {
             assert_eq!(text.parse::<Reference>().unwrap().to_string(), text);
         }
-        assert!(matches!(hash.parse(), Ok(Reference::Hash(_))));
+        assert!(matches!(HASH.parse(), Ok(Reference::Hash(_))));
         assert!(matches!("r@7".parse(), Ok(Reference::Round { round: Some(7), .. })));
-        assert!("r@7".parse::<Reference>().unwrap().hash().is_err());
-        for text in
-            ["", "@latest", "run", "run@", "run@-1", "run@head", "-r@1", "a/b@1", &hash[1..], "r@99999999999999999999"]
-        {
+        for text in [
+            "",
+            "@latest",
+            "run",
+            "run@",
+            "run@-1",
+            "run@+1",
+            "run@head",
+            "-r@1",
+            "a/b@1",
+            &HASH[1..],
+            &HASH.to_uppercase(),
+            "r@99999999999999999999",
+            "mem://theta",
+            "http://h/v1/params/x",
+            "artifact://c/run/round-12/encoder",
+        ] {
+            assert_eq!(text.parse::<Reference>().unwrap_err().kind(), Kind::Usage, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_an_artifact_is_its_hash() {
+        for place in ["http://127.0.0.1:8417", "https://registry.example/cairn"] {
+            assert!(matches!(format!("{place}/v1/artifacts/{HASH}").parse(), Ok(Reference::Hash(_))), "{place}");
+        }
+        for text in [format!("file:///v1/artifacts/{HASH}"), format!("http://h/xv1/artifacts/{HASH}")] {
             assert!(text.parse::<Reference>().is_err(), "{text}");
         }
-        assert!(hash.to_uppercase().parse::<Reference>().is_err());
     }
 }

@@ -124,11 +124,37 @@ impl Server {
 
     /// The same where the request has a body that may take its time.
     pub(super) async fn ask_within(&self, limit: Duration, request: RequestBuilder) -> Result<Response, Trouble> {
+        let answer = self.send(limit, request).await?;
+        self.judge(answer).await
+    }
+
+    /// The same for something that the client knows already and the server may hold back; `None` when it is unchanged.
+    pub(super) async fn ask_changed(
+        &self,
+        limit: Duration,
+        request: RequestBuilder,
+    ) -> Result<Option<Response>, Trouble> {
+        let answer = self.send(limit, request).await?;
+        if answer.status() == StatusCode::NOT_MODIFIED {
+            self.answered.store(true, Ordering::Relaxed);
+            return Ok(None);
+        }
+        self.judge(answer).await.map(Some)
+    }
+
+    async fn send(&self, limit: Duration, request: RequestBuilder) -> Result<Response, Trouble> {
         match tokio::time::timeout(limit, request.send()).await {
-            Ok(Ok(answer)) => self.judge(answer).await,
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.broken(&error)),
             Err(_) => Err(self.silent()),
         }
+    }
+
+    /// A POST of a small document; what the server made of it, and whether that is new.
+    pub(super) async fn post<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<(T, bool), Trouble> {
+        let answer = self.ask_within(self.idle * 4, request).await?;
+        let created = answer.status() == StatusCode::CREATED;
+        Ok((self.json(answer).await?, created))
     }
 
     /// A GET for a JSON document.

@@ -267,7 +267,7 @@ impl Registry {
         ))
     }
 
-    /// RoundClose of t names the checkpoint with index t + 1.
+    /// The closing of round t names the checkpoint with index t + 1.
     async fn compare_close(&self, run: &RunRow, close: &RoundClose) -> Result<(), ServiceError> {
         let made = self.meta.round(&run.pins.run, close.round_index + 1).await?;
         if made.as_ref().is_some_and(|round| round.content_hash == close.global_model_hash) {

@@ -10,11 +10,11 @@ use super::error::ServiceError;
 use super::registry::{Registry, now_micros, rfc3339};
 use crate::api::artifact::ParamRef;
 use crate::api::route;
-use crate::api::run::{Abort, Aborts, Head, OpenSession, Resolved, Round, Rounds, Run, Runs, WarmStart};
-use crate::core::digest::{ContentHash, GroupHash, ProbeHash};
+use crate::api::run::{Abort, Aborts, Head, OpenSession, Round, Rounds, Run, Runs, WarmStart};
+use crate::core::digest::{GroupHash, ProbeHash};
 use crate::core::document::{Document, Kind};
 use crate::core::error::{DomainError, ErrorCode};
-use crate::core::locator::{Locator, mint};
+use crate::core::locator::mint;
 use crate::core::run::{Name, Pins};
 use crate::core::seed;
 use crate::store::meta::run::{RoundRow, RunRow};
@@ -250,72 +250,6 @@ impl Registry {
         self.run_row(name).await?;
         Ok(Aborts { aborts: self.meta.aborts(name, ABORTS).await?.into_iter().map(abort_view).collect() })
     }
-
-    /// Where a locator leads; a hash beside it decides.
-    ///
-    /// # Errors
-    /// `checkpoint_integrity` when the locator leads to another group than the hash names.
-    pub async fn resolve(
-        &self,
-        name: &Name,
-        locator: Option<&str>,
-        hash: Option<GroupHash>,
-    ) -> Result<Resolved, ServiceError> {
-        let row = self.run_row(name).await?;
-        let pointed = match locator.map(Locator::parse).transpose()? {
-            None => None,
-            Some(Locator::Hash(pointed)) => Some(pointed),
-            Some(Locator::Artifact { content_hash, group }) => self.group_of(content_hash, group).await?,
-            Some(Locator::Round { scope, round, group }) => {
-                let here = scope.is_none_or(|(consortium, run)| run == *name && consortium == row.pins.consortium);
-                let round = if here { self.meta.round(name, round).await? } else { None };
-                round.and_then(|round| if group == ENCODER { round.theta } else { round.phi })
-            }
-        };
-        let wanted = match (hash, pointed) {
-            (Some(hash), Some(pointed)) if hash != pointed => {
-                let error = DomainError::integrity("the locator leads to another group than the hash beside it names")
-                    .field("expected_hash", hash.to_string())
-                    .field("got_hash", pointed.to_string())
-                    .remedy("Trust the hash: ask with it alone, and find out who wrote the pair.");
-                self.witness(&error, None).await;
-                return Err(ServiceError::Conflict(error));
-            }
-            (Some(hash), _) => hash,
-            (None, Some(pointed)) => pointed,
-            (None, None) => return Err(ServiceError::not_found("the group that the locator names")),
-        };
-        self.resolved(&row, wanted).await
-    }
-
-    async fn group_of(&self, artifact: ContentHash, group: &str) -> Result<Option<GroupHash>, ServiceError> {
-        let row = self.meta.artifact(artifact).await?;
-        Ok(row.and_then(|row| row.groups.into_iter().find(|held| held.name == group)).map(|group| group.digest))
-    }
-
-    async fn resolved(&self, row: &RunRow, hash: GroupHash) -> Result<Resolved, ServiceError> {
-        let holders = self.meta.group_holders(hash).await?;
-        let round = self.meta.round_of_group(&row.pins.run, hash).await?;
-        let (artifact, group) = match round {
-            Some((_, artifact)) => holders.into_iter().find(|(held_by, _)| *held_by == artifact).or_else(|| {
-                // More artifacts hold this group than are listed.
-                Some((artifact, ENCODER.to_owned()))
-            }),
-            None => holders.into_iter().next(),
-        }
-        .ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?;
-        Ok(Resolved {
-            content_hash: hash.to_string(),
-            locator: match round {
-                Some((round, _)) => mint(&row.pins.consortium, &row.pins.run, round, &group),
-                None => format!("artifact://sha256/{hash}"),
-            },
-            round_index: round.map(|(round, _)| round),
-            artifact: artifact.to_string(),
-            url: route::params(hash),
-            group,
-        })
-    }
 }
 
 /// How the summary of a coordinator's manifest begins.
@@ -337,7 +271,7 @@ pub(super) fn bad_cursor() -> DomainError {
 fn tag(head: &Head) -> String {
     let short = |hash: &Option<String>| hash.as_ref().map_or("none", |hash| &hash[..16]).to_owned();
     let round = head.round_index.map_or_else(|| "none".to_owned(), |round| round.to_string());
-    format!(r#"W/"{round}-{}-{}""#, short(&head.content_hash), short(&head.ledger_tail))
+    format!(r#"W/"{round}-{}-{}-{}""#, short(&head.content_hash), short(&head.ledger_tail), head.attempt)
 }
 
 pub(super) fn param_ref(pins: &Pins, round: u64, hash: GroupHash, group: &str) -> ParamRef {

@@ -41,16 +41,41 @@ fn verdict(directory: &Path) -> String {
 fn help_and_version_explain_themselves() {
     let version = cairn(["--version"]);
     assert_eq!(text(&version.stdout).trim(), concat!("cairn ", env!("CARGO_PKG_VERSION")));
-    for command in ["serve", "push", "pull", "verify", "hash"] {
-        let help = cairn([command, "--help"]);
+    for command in [
+        &["serve"][..],
+        &["push"],
+        &["pull"],
+        &["verify"],
+        &["hash"],
+        &["log"],
+        &["run", "create"],
+        &["run", "list"],
+        &["run", "show"],
+        &["run", "abort"],
+        &["run", "wait"],
+        &["document", "put"],
+        &["document", "commit-dataset"],
+    ] {
+        let help = cairn(command.iter().chain(&["--help"]));
         assert!(help.status.success());
-        assert!(text(&help.stdout).contains("Example"), "{command} --help has no example");
+        assert!(text(&help.stdout).contains("Example"), "{command:?} --help has no example");
     }
 }
 
 #[test]
 fn usage_errors_are_2_and_nothing_goes_to_standard_output() {
-    for arguments in [&["bless"][..], &["verify"], &["hash", "a", "b"], &["pull", "x"], &["--frob", "hash", "x"]] {
+    for arguments in [
+        &["push", "x", "--commit"][..],
+        &["push", "x", "--record", "y"],
+        &["push", "x", "--run", "r", "--record", "y"],
+        &["bless"][..],
+        &["verify"],
+        &["hash", "a", "b"],
+        &["pull", "x"],
+        &["--frob", "hash", "x"],
+        &["run"],
+        &["run", "create", "r"],
+    ] {
         let output = cairn(arguments);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{arguments:?}");
     }
@@ -192,13 +217,18 @@ fn a_wrong_directory_is_not_even_offered_to_a_server() {
 fn references_that_name_nothing_are_usage() {
     let target = tempfile::tempdir().unwrap();
     let target = target.path().join("model");
-    for reference in ["", "latest", &HASH[1..], "run@latest", "artifact://c/run/round-00012/encoder"] {
+    for reference in ["", "latest", &HASH[1..], "run@head", "../x@1", "artifact://round-00012/encoder", "mem://theta"] {
         let output = cairn(["pull", reference, target.to_str().unwrap(), "--json"]);
         assert_eq!(output.status.code(), Some(2), "{reference}");
         assert_eq!(object(&output)["error"]["code"], "config_invalid", "{reference}");
     }
-    let output = cairn(["pull", HASH, target.to_str().unwrap(), "--json", "--group", "action_head"]);
-    assert_eq!(output.status.code(), Some(2));
+    let locator = "artifact://c/run/round-00012/encoder";
+    for (reference, option, value) in
+        [(HASH, "--group", "action_head"), (locator, "--group", "predictor"), (locator, "--run", "another")]
+    {
+        let output = cairn(["pull", reference, target.to_str().unwrap(), "--json", option, value]);
+        assert_eq!(output.status.code(), Some(2), "{option} {value}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(crate) struct Fate {
     pub up: Option<u64>,
     /// Bytes from the server after which it ends.
     pub down: Option<u64>,
+    /// It ends before the first piece, from either side, in which these bytes stand.
+    pub word: Option<&'static str>,
     /// It does not break but stand still, until [`Wire::release`].
     pub stall: bool,
     /// The byte from the server that arrives with one bit flipped.
@@ -136,6 +138,11 @@ impl Shared {
     fn meet(&self, piece: &mut &mut [u8], passed: u64, up: bool) -> (bool, bool) {
         let mut fates = self.fates.lock().unwrap();
         let Some(fate) = fates.front().copied() else { return (false, false) };
+        if fate.word.is_some_and(|word| find(piece, word.as_bytes()).is_some()) {
+            *piece = &mut [];
+            fates.pop_front();
+            return (true, fate.stall);
+        }
         let room = |limit: u64| usize::try_from(limit.saturating_sub(passed)).unwrap();
         let limit = if up { fate.up } else { fate.down };
         if let Some(room) = limit.map(room).filter(|room| *room <= piece.len()) {
@@ -155,9 +162,13 @@ impl Shared {
 
 /// Renames a header where it stands; false when it is not there.
 fn hide(piece: &mut [u8], name: &[u8]) -> bool {
-    let at = piece.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name));
+    let at = find(piece, name);
     if let Some(at) = at {
         piece[at + 2] = b'x';
     }
     at.is_some()
+}
+
+fn find(piece: &[u8], name: &[u8]) -> Option<usize> {
+    piece.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name))
 }

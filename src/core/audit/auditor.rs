@@ -114,7 +114,7 @@ impl Auditor {
         }
         match &facts.artifact {
             None => {
-                self.add(AuditCode::BlobMissing, Some(index), "artifact", Some(facts.content_hash.to_string()), None)
+                self.add(AuditCode::BlobMissing, Some(index), "artifact", Some(facts.content_hash.to_string()), None);
             }
             Some(artifact) => self.artifact(facts, artifact),
         }
@@ -135,7 +135,6 @@ impl Auditor {
                 let found = facts.parent_hash.map(|hash| hash.to_string());
                 self.add(AuditCode::LineageNoGenesis, Some(index), "round 0", None, found);
             }
-            None => {}
             Some((before, _)) if index != before + 1 => {
                 self.same(AuditCode::RoundReordered, index, "round index", (Some(before + 1), Some(index)));
             }
@@ -147,7 +146,7 @@ impl Auditor {
                 let code = if elsewhere { AuditCode::RunForkUndeclared } else { AuditCode::ParentContentMismatch };
                 self.same(code, index, "parent of the round", (Some(hash), facts.parent_hash));
             }
-            Some(_) => {}
+            None | Some(_) => {}
         }
     }
 
@@ -289,9 +288,8 @@ impl Auditor {
     pub fn record(&mut self, facts: &LedgerFacts) {
         self.report.records += 1;
         let place = format!("ledger record {}", self.report.records);
-        let record = match ContributionRecord::parse(facts.line.as_bytes()) {
-            Ok(record) => record,
-            Err(_) => return self.add(AuditCode::EntryMalformed, facts.round_index, &place, None, None),
+        let Ok(record) = ContributionRecord::parse(facts.line.as_bytes()) else {
+            return self.add(AuditCode::EntryMalformed, facts.round_index, &place, None, None);
         };
         let (hash, round) = (record.hash(), record.round_index);
         let code = AuditCode::LedgerChainBroken;

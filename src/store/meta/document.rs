@@ -182,30 +182,29 @@ impl MetaStore {
         }
         let seq: i64 = sqlx::query_scalar(sql::COUNT_EVENT).bind(name.as_str()).fetch_one(&mut *tx).await?;
         let mut unused = None;
-        let row = match existing {
-            Some(row) => row,
-            None => {
-                let body = match new.bytes {
-                    DocumentBytes::Here(body) => Some(body),
-                    DocumentBytes::Stored(ready) => {
-                        unused = adopt_blob(&mut tx, true, new.digest, new.size, ready).await?;
-                        None
-                    }
-                };
-                sqlx::query(sql::INSERT_DOCUMENT)
-                    .bind(name.as_str())
-                    .bind(new.kind)
-                    .bind(new.digest.to_string())
-                    .bind(seq)
-                    .bind(i64::from(new.schema_version))
-                    .bind(signed(new.size))
-                    .bind(body)
-                    .bind(new.summary)
-                    .bind(new.at)
-                    .execute(&mut *tx)
-                    .await?;
-                find(&mut tx, name, new.kind, new.digest).await?.ok_or_else(|| corrupt(DOCUMENTS, "digest"))?
-            }
+        let row = if let Some(row) = existing {
+            row
+        } else {
+            let body = match new.bytes {
+                DocumentBytes::Here(body) => Some(body),
+                DocumentBytes::Stored(ready) => {
+                    unused = adopt_blob(&mut tx, true, new.digest, new.size, ready).await?;
+                    None
+                }
+            };
+            sqlx::query(sql::INSERT_DOCUMENT)
+                .bind(name.as_str())
+                .bind(new.kind)
+                .bind(new.digest.to_string())
+                .bind(seq)
+                .bind(i64::from(new.schema_version))
+                .bind(signed(new.size))
+                .bind(body)
+                .bind(new.summary)
+                .bind(new.at)
+                .execute(&mut *tx)
+                .await?;
+            find(&mut tx, name, new.kind, new.digest).await?.ok_or_else(|| corrupt(DOCUMENTS, "digest"))?
         };
         if let Some(commitment) = commitment
             && step == Step::Advance

@@ -1,0 +1,95 @@
+//! Where a locator of a parameter group leads.
+
+use super::error::ServiceError;
+use super::registry::Registry;
+use super::run::ENCODER;
+use crate::api::route;
+use crate::api::run::Resolved;
+use crate::core::digest::{ContentHash, GroupHash};
+use crate::core::error::DomainError;
+use crate::core::locator::{Locator, mint};
+use crate::core::run::Name;
+use crate::store::meta::run::RunRow;
+
+impl Registry {
+    /// Where a locator leads; a hash beside it decides.
+    ///
+    /// # Errors
+    /// `checkpoint_integrity` when the locator leads to another group than the hash names.
+    pub async fn resolve(
+        &self,
+        name: &Name,
+        locator: Option<&str>,
+        hash: Option<GroupHash>,
+    ) -> Result<Resolved, ServiceError> {
+        let row = self.run_row(name).await?;
+        // A frozen encoder is part of many rounds; the one that was named is the answer.
+        let mut named = None;
+        let pointed = match locator.map(Locator::parse).transpose()? {
+            None => None,
+            Some(Locator::Hash(pointed)) => Some(pointed),
+            Some(Locator::Artifact { content_hash, group }) => self.group_of(content_hash, group).await?,
+            Some(Locator::Round { scope, round, group }) => {
+                let here = scope.is_none_or(|(consortium, run)| run == *name && consortium == row.pins.consortium);
+                let round = if here { self.meta.round(name, round).await? } else { None };
+                let hash = round.as_ref().and_then(|round| if group == ENCODER { round.theta } else { round.phi });
+                named = round.filter(|_| hash.is_some()).map(|round| (round.round_index, round.content_hash, group));
+                hash
+            }
+        };
+        let wanted = match (hash, pointed) {
+            (Some(hash), Some(pointed)) if hash != pointed => {
+                let error = DomainError::integrity("the locator leads to another group than the hash beside it names")
+                    .field("expected_hash", hash.to_string())
+                    .field("got_hash", pointed.to_string())
+                    .remedy("Trust the hash: ask with it alone, and find out who wrote the pair.");
+                self.witness(&error, None).await;
+                return Err(ServiceError::Conflict(error));
+            }
+            (Some(hash), _) => hash,
+            (None, Some(pointed)) => pointed,
+            (None, None) => return Err(ServiceError::not_found("the group that the locator names")),
+        };
+        self.resolved(&row, wanted, named).await
+    }
+
+    async fn group_of(&self, artifact: ContentHash, group: &str) -> Result<Option<GroupHash>, ServiceError> {
+        let row = self.meta.artifact(artifact).await?;
+        Ok(row.and_then(|row| row.groups.into_iter().find(|held| held.name == group)).map(|group| group.digest))
+    }
+
+    async fn resolved(
+        &self,
+        row: &RunRow,
+        hash: GroupHash,
+        named: Option<(u64, ContentHash, &'static str)>,
+    ) -> Result<Resolved, ServiceError> {
+        let (round, artifact, group) = match named {
+            Some((round, artifact, group)) => (Some(round), artifact, group.to_owned()),
+            None => self.holder(row, hash).await?,
+        };
+        Ok(Resolved {
+            content_hash: hash.to_string(),
+            locator: match round {
+                Some(round) => mint(&row.pins.consortium, &row.pins.run, round, &group),
+                None => format!("artifact://sha256/{hash}"),
+            },
+            round_index: round,
+            artifact: artifact.to_string(),
+            url: route::params(hash),
+            group,
+        })
+    }
+
+    /// The newest round that a group is part of, else any artifact: the round, H1 and the group's name.
+    async fn holder(&self, row: &RunRow, hash: GroupHash) -> Result<(Option<u64>, ContentHash, String), ServiceError> {
+        let mut holders = self.meta.group_holders(hash).await?.into_iter();
+        if let Some((round, artifact)) = self.meta.round_of_group(&row.pins.run, hash).await? {
+            // More artifacts may hold this group than are listed.
+            let name = holders.find(|(held_by, _)| *held_by == artifact).map(|(_, name)| name);
+            return Ok((Some(round), artifact, name.unwrap_or_else(|| ENCODER.to_owned())));
+        }
+        let holder = holders.next().ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?;
+        Ok((None, holder.0, holder.1))
+    }
+}
