@@ -83,8 +83,6 @@ pub const DOCUMENT: &str = "/v1/runs/{run}/documents/{kind}/{digest}";
 pub const COMMITMENTS: &str = "/v1/runs/{run}/commitments";
 /// What one participant has committed to.
 pub const PARTICIPANT_COMMITMENTS: &str = "/v1/runs/{run}/participants/{participant}/commitments";
-/// The audit of a run.
-pub const AUDIT: &str = "/v1/runs/{run}/audit";
 /// Alive.
 pub const HEALTHZ: &str = "/healthz";
 /// Ready: database and store answer.
