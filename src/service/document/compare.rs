@@ -94,7 +94,8 @@ impl Registry {
         if let Some(seed) = self.sketch_seed(&pins.run, open.round_index).await?
             && seed != open.sketch_seed
         {
-            return Err(ServiceError::Conflict(
+            // The seed follows from the manifest, so the message is wrong in itself, whatever the run stands at.
+            return Err(ServiceError::Malformed(
                 DomainError::new(
                     ErrorCode::ConfigInvalid,
                     "the sketch seed is not the one that the run's manifest implies",

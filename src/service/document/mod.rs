@@ -98,7 +98,7 @@ impl Registry {
             Ok(decoded) => decoded,
             Err(error) => {
                 self.witness(&error, None).await;
-                return Err(error.into());
+                return Err(ServiceError::Malformed(error));
             }
         };
         let missing = match self.compare(&row, &document).await {
