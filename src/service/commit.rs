@@ -66,7 +66,7 @@ impl Registry {
         match committing {
             Committing::Done { round, created } => {
                 if created {
-                    self.heads.forget(run);
+                    self.heads.changed();
                     self.memory.forget(told.content_hash);
                     self.news.tell(run);
                     tracing::info!(run.id = %run, round.index = round.round_index, artifact.hash = %round.content_hash,
@@ -209,8 +209,7 @@ impl Registry {
                     let keys = self.meta.close_upload(&id, "aborted", None).await?;
                     self.discard(keys.iter().filter_map(|key| BlobKey::parse(key)).collect()).await;
                 }
-                self.heads.sessions_changed();
-                self.heads.forget(run);
+                self.heads.changed();
                 self.news.tell(run);
                 tracing::info!(run.id = %run, round.index = row.round_index, code = row.reason_code, "round aborted");
                 Ok(abort_view(row))

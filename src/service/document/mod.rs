@@ -146,7 +146,7 @@ impl Registry {
             Keeping::Done { row, created } => {
                 if created {
                     // A coordinator's manifest gives the head its sketch seed.
-                    self.heads.forget(run);
+                    self.heads.changed();
                     self.news.tell(run);
                     tracing::info!(run.id = %run, document.kind = row.kind, document.digest = %row.digest, "document kept");
                 }
