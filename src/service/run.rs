@@ -320,12 +320,13 @@ pub(super) fn bad_cursor() -> DomainError {
         .remedy("Send the next_cursor of the page before, or none.")
 }
 
-/// The entity tag of a head: it changes with the round, the ledger and the number of attempts, and with nothing else.
-/// Weak, since sessions that come and go change the bytes but not the tag.
+/// The entity tag of a head: it changes with the round, the ledger, and when the seed of the round becomes known. Weak,
+/// since attempts, and sessions that come and go, change the bytes but not the tag.
 fn tag(head: &Head) -> String {
     let short = |hash: &Option<String>| hash.as_ref().map_or("none", |hash| &hash[..16]).to_owned();
     let round = head.round_index.map_or_else(|| "none".to_owned(), |round| round.to_string());
-    format!(r#"W/"{round}-{}-{}""#, short(&head.content_hash), short(&head.ledger_tail))
+    let seed = if head.sketch_seed.is_some() { "-seed" } else { "" };
+    format!(r#"W/"{round}-{}-{}{seed}""#, short(&head.content_hash), short(&head.ledger_tail))
 }
 
 pub(super) fn param_ref(pins: &Pins, round: u64, hash: GroupHash, group: &str) -> ParamRef {
