@@ -14,8 +14,9 @@ use crate::core::digest::BlobDigest;
 use crate::core::document::migrate::latest;
 use crate::core::document::{Document, Kind};
 use crate::core::error::{DomainError, ErrorCode};
-use crate::core::run::Name;
-use crate::store::meta::document::{CommitmentRow, DocumentRow, Keeping, NewCommitment, NewDocument};
+use crate::core::lineage;
+use crate::core::run::{Name, is_participant};
+use crate::store::meta::document::{CommitmentRow, DocumentRow, Keeping, NewDocument};
 
 /// Bytes of a document.
 pub const LARGEST: u64 = 1 << 20;
@@ -54,8 +55,11 @@ impl Registry {
         body: Vec<u8>,
     ) -> Result<(Commitment, bool), ServiceError> {
         let row = self.run_row(run).await?;
+        if !is_participant(&holding.participant) {
+            let message = "a participant has a name of 1 to 128 characters without control characters";
+            return Err(DomainError::new(ErrorCode::ConfigInvalid, message).field("key", "participant").into());
+        }
         let from_round = holding.from_round.unwrap_or_else(|| row.tip.map_or(0, |tip| tip.round));
-        let digest = BlobDigest::of(&body);
         let held = (holding.participant.clone(), from_round);
         let (_, created) = self.keep(run, Kind::DatasetCommitment, body, Some(held)).await?;
         let kept = self.meta.commitments(run).await?;
@@ -63,7 +67,6 @@ impl Registry {
             .into_iter()
             .find(|kept| kept.participant == holding.participant && kept.from_round == from_round)
             .ok_or_else(|| ServiceError::not_found("the commitment"))?;
-        debug_assert!(!created || kept.digest == digest);
         Ok((commitment_view(kept), created))
     }
 
@@ -111,18 +114,20 @@ impl Registry {
             }
         };
         let summary = summary(&document, &missing);
+        let digest = BlobDigest::of(&body);
         let commitment = match (&document, &held) {
-            (Document::DatasetCommitment(said), Some((participant, from_round))) => Some(NewCommitment {
+            (Document::DatasetCommitment(said), Some((participant, from_round))) => Some(lineage::Commitment {
                 participant,
                 from_round: *from_round,
                 root: said.merkle_root,
                 wmcp_version: &said.wmcp_version,
+                digest,
             }),
             _ => None,
         };
         let new = NewDocument {
             kind: kind.name(),
-            digest: BlobDigest::of(&body),
+            digest,
             schema_version: version,
             size: body.len() as u64,
             body: Some(&body),

@@ -193,7 +193,7 @@ statements! {
     INSERT_COMMITMENT = "insert into commitments (run, participant, from_round, merkle_root, digest, received_at) \
         values ($1, $2, $3, $4, $5, $6)";
     /// What a participant has committed to for exactly this round.
-    COMMITMENT = "select merkle_root from commitments where run = $1 and participant = $2 and from_round = $3";
+    COMMITMENT = "select merkle_root, digest from commitments where run = $1 and participant = $2 and from_round = $3";
     /// What holds at a round.
     COMMITMENTS_IN_FORCE = "select c.participant, c.merkle_root from commitments c where c.run = $1 and c.from_round = \
         (select max(d.from_round) from commitments d where d.run = c.run and d.participant = c.participant \
