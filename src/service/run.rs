@@ -250,6 +250,8 @@ impl Registry {
         hash: Option<GroupHash>,
     ) -> Result<Resolved, ServiceError> {
         let row = self.run_row(name).await?;
+        // The place that the locator names, for the answer to speak of the same one.
+        let mut place = None;
         let pointed = match locator.map(Locator::parse).transpose()? {
             None => None,
             Some(Locator::Hash(pointed)) => Some(pointed),
@@ -257,6 +259,7 @@ impl Registry {
             Some(Locator::Round { scope, round, group }) => {
                 let here = scope.is_none_or(|(consortium, run)| run == *name && consortium == row.pins.consortium);
                 let round = if here { self.meta.round(name, round).await? } else { None };
+                place = round.as_ref().map(|round| (round.round_index, round.content_hash, group));
                 round.and_then(|round| if group == ENCODER { round.theta } else { round.phi })
             }
         };
@@ -273,7 +276,7 @@ impl Registry {
             (None, Some(pointed)) => pointed,
             (None, None) => return Err(ServiceError::not_found("the group that the locator names")),
         };
-        self.resolved(&row, wanted).await
+        self.resolved(&row, wanted, place.filter(|_| pointed.is_some())).await
     }
 
     async fn group_of(&self, artifact: ContentHash, group: &str) -> Result<Option<GroupHash>, ServiceError> {
@@ -281,24 +284,33 @@ impl Registry {
         Ok(row.and_then(|row| row.groups.into_iter().find(|held| held.name == group)).map(|group| group.digest))
     }
 
-    async fn resolved(&self, row: &RunRow, hash: GroupHash) -> Result<Resolved, ServiceError> {
-        let holders = self.meta.group_holders(hash).await?;
-        let round = self.meta.round_of_group(&row.pins.run, hash).await?;
-        let (artifact, group) = match round {
-            Some((_, artifact)) => holders.into_iter().find(|(held_by, _)| *held_by == artifact).or_else(|| {
-                // More artifacts hold this group than are listed.
-                Some((artifact, ENCODER.to_owned()))
-            }),
-            None => holders.into_iter().next(),
-        }
-        .ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?;
+    async fn resolved(
+        &self,
+        row: &RunRow,
+        hash: GroupHash,
+        place: Option<(u64, ContentHash, &'static str)>,
+    ) -> Result<Resolved, ServiceError> {
+        let place =
+            match place {
+                Some(place) => Some(place),
+                None => self.meta.round_of_group(&row.pins.run, hash).await?.map(|(round, artifact, is_encoder)| {
+                    (round, artifact, if is_encoder { ENCODER } else { PREDICTOR })
+                }),
+            };
+        let (artifact, group) = match place {
+            Some((_, artifact, group)) => (artifact, group.to_owned()),
+            None => {
+                let holder = self.meta.group_holders(hash).await?.into_iter().next();
+                holder.ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?
+            }
+        };
         Ok(Resolved {
             content_hash: hash.to_string(),
-            locator: match round {
-                Some((round, _)) => mint(&row.pins.consortium, &row.pins.run, round, &group),
+            locator: match place {
+                Some((round, ..)) => mint(&row.pins.consortium, &row.pins.run, round, &group),
                 None => format!("artifact://sha256/{hash}"),
             },
-            round_index: round.map(|(round, _)| round),
+            round_index: place.map(|(round, ..)| round),
             artifact: artifact.to_string(),
             url: route::params(hash),
             group,

@@ -133,7 +133,7 @@ statements! {
         on l.run = r.run and l.round_index = r.round_index - 1 where r.run = $1 and r.round_index < $2 \
         order by r.round_index desc limit $3";
     /// The newest round of a run that has a group.
-    ROUND_OF_GROUP = "select round_index, content_hash from rounds where run = $1 and (theta_hash = $2 or phi_hash = $2) \
+    ROUND_OF_GROUP = "select round_index, content_hash, coalesce(theta_hash = $2, 0) from rounds where run = $1 and (theta_hash = $2 or phi_hash = $2) \
         order by round_index desc limit 1";
     /// Rounds that committed an artifact.
     COMMITS_OF_ARTIFACT = "select run, round_index from rounds where content_hash = $1 order by committed_at limit 100";
