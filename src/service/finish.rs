@@ -125,6 +125,7 @@ impl Registry {
         }
         let error = DomainError::integrity("an artifact with this content hash is stored with another header")
             .field("content_hash", header.content_hash.to_string())
+            .field("reason", "metadata_conflict")
             .field("differing_fields", differing)
             .remedy("Fetch the stored header.json and use it, or find out which of the two is right.");
         self.witness(&error, Some(header.content_hash)).await;
