@@ -158,6 +158,7 @@ impl Registry {
             attempt: row.aborted + 1,
             open_sessions: sessions
                 .into_iter()
+                .filter(|(_, _, expires_at)| *expires_at > now_micros())
                 .map(|(id, hash, expires_at)| OpenSession {
                     url: route::upload(&id),
                     id,
