@@ -82,7 +82,7 @@ fn read(dir: &Path, out: &mut Vec<Source>) {
             let code = code.join("\n");
             let path = path.to_str().unwrap().to_owned();
             let is_test = path.contains("/tests/") || path.ends_with("/tests.rs");
-            let own = if is_test { "" } else { code.split("#[cfg(test)]\nmod ").next().unwrap() };
+            let own = if is_test { "" } else { code.split("#[cfg(test)]\nmod tests {").next().unwrap() };
             let own = own.to_owned();
             out.push(Source { path, text, code, own });
         }
