@@ -24,6 +24,7 @@ mod program;
 mod properties;
 mod reading;
 mod registry;
+mod runs;
 mod samples;
 mod sessions;
 mod stored;

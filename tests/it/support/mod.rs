@@ -6,6 +6,7 @@ pub mod client;
 pub mod data;
 pub mod generated;
 pub mod golden;
+pub mod history;
 pub mod process;
 pub mod raw;
 pub mod rng;
