@@ -65,6 +65,8 @@ pub const ROUNDS: &str = "/v1/runs/{run}/rounds";
 pub const ROUND: &str = "/v1/runs/{run}/rounds/{round_index}";
 /// Where a locator leads.
 pub const RESOLVE: &str = "/v1/runs/{run}/resolve";
+/// The audit of a run.
+pub const AUDIT: &str = "/v1/runs/{run}/audit";
 /// The ledger of a run.
 pub const LEDGER: &str = "/v1/runs/{run}/ledger";
 /// Check a ledger file.
@@ -83,8 +85,6 @@ pub const DOCUMENT: &str = "/v1/runs/{run}/documents/{kind}/{digest}";
 pub const COMMITMENTS: &str = "/v1/runs/{run}/commitments";
 /// What one participant has committed to.
 pub const PARTICIPANT_COMMITMENTS: &str = "/v1/runs/{run}/participants/{participant}/commitments";
-/// The audit of a run.
-pub const AUDIT: &str = "/v1/runs/{run}/audit";
 /// Alive.
 pub const HEALTHZ: &str = "/healthz";
 /// Ready: database and store answer.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::checkpoint::Header;
-use super::digest::{ConfigHash, ContentHash, DatasetRoot, GroupHash, RecordHash, Sha256Hash};
+use super::digest::{BlobDigest, ConfigHash, ContentHash, DatasetRoot, GroupHash, RecordHash, Sha256Hash};
 use super::document::contribution::ContributionRecord;
 use super::error::{DomainError, ErrorCode};
 use super::run::{LAST_ROUND, Pins, Tip};
@@ -285,21 +285,35 @@ pub fn check_record(
     Ok(())
 }
 
+/// What a participant wants to commit to.
+#[derive(Clone, Copy, Debug)]
+pub struct Commitment<'a> {
+    /// The participant.
+    pub participant: &'a str,
+    /// The first round that it shall hold for.
+    pub from_round: u64,
+    /// The root of its data set.
+    pub root: DatasetRoot,
+    /// The contract version that it names.
+    pub wmcp_version: &'a str,
+    /// Digest of the whole document, which says more than the root: how many episodes there are, for one.
+    pub digest: BlobDigest,
+}
+
 /// Decides whether a commitment may begin to hold at a round.
 ///
-/// `head` is the newest round of the run, whose training is under way; `held` is what the participant has already
-/// committed to for exactly this round.
+/// `head` is the newest round of the run, whose training is under way; `held` is the root and the document of what the
+/// participant has already committed to for exactly this round.
 ///
 /// # Errors
-/// `commitment_mismatch`, `wmcp_contract_violation` or `provenance_failed`.
+/// `config_invalid`, `commitment_mismatch`, `wmcp_contract_violation` or `provenance_failed`.
 pub fn check_commitment(
     pins: &Pins,
-    participant: &str,
-    (root, wmcp_version): (DatasetRoot, &str),
-    from_round: u64,
+    commitment: &Commitment<'_>,
     head: Option<u64>,
-    held: Option<DatasetRoot>,
+    held: Option<(DatasetRoot, BlobDigest)>,
 ) -> Result<Step, DomainError> {
+    let Commitment { participant, from_round, root, wmcp_version, digest } = *commitment;
     if !pins.participants.is_empty() && !pins.participants.iter().any(|declared| declared == participant) {
         return Err(DomainError::new(ErrorCode::CommitmentMismatch, "this is not one of the run's participants")
             .field("participant_id", participant)
@@ -315,18 +329,20 @@ pub fn check_commitment(
         .invariant("INV-WMCP"));
     }
     match held {
-        Some(held) if held == root => return Ok(Step::Replay),
-        Some(held) => {
-            return Err(DomainError::new(
-                ErrorCode::CommitmentMismatch,
-                "the participant has committed to another data set for this round",
-            )
-            .field("participant_id", participant)
-            .field("round", from_round)
-            .field("expected_root", held.to_string())
-            .field("got_root", root.to_string())
-            .remedy("Let the new commitment hold from a later round.")
-            .invariant("INV-COMMIT-BINDING"));
+        Some((_, held)) if held == digest => return Ok(Step::Replay),
+        Some((held, _)) => {
+            let message = if held == root {
+                "the participant has committed to this data set for this round with another document"
+            } else {
+                "the participant has committed to another data set for this round"
+            };
+            return Err(DomainError::new(ErrorCode::CommitmentMismatch, message)
+                .field("participant_id", participant)
+                .field("round", from_round)
+                .field("expected_root", held.to_string())
+                .field("got_root", root.to_string())
+                .remedy("Let the new commitment hold from a later round.")
+                .invariant("INV-COMMIT-BINDING"));
         }
         None => {}
     }

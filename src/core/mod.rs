@@ -34,7 +34,4 @@ pub mod lineage;
 pub mod locator;
 
 #[cfg(test)]
-mod golden;
-
-#[cfg(test)]
 mod tests;

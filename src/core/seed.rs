@@ -25,16 +25,16 @@ pub fn sketch(root_seed: &str, round: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::golden::{read, text, vectors};
-    use crate::core::json::Value;
+    use crate::core::tests::{json, vectors};
+    use serde_json::Value;
 
     /// The rows of the only vector of a kind.
     fn rows(kind: &str) -> Vec<Value> {
-        let [vector] = &vectors(kind)[..] else { panic!("one file of {kind}") };
-        match Value::parse(&read(&vector.path)).unwrap() {
-            Value::Array(rows) => rows,
-            other => panic!("{}", other.kind()),
-        }
+        json(&vectors(kind, 1)[0].path).as_array().unwrap().clone()
+    }
+
+    fn text<'a>(row: &'a Value, name: &str) -> &'a str {
+        row[name].as_str().unwrap()
     }
 
     #[test]
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(rows.len(), 144);
         for row in rows {
             let seed = derive(text(&row, "root_seed"), text(&row, "label"));
-            assert_eq!(Some(&Value::Integer(seed.to_string().into())), row.at(&["value"]), "{row:?}");
+            assert_eq!(row["value"], seed, "{row}");
         }
     }
 
@@ -55,7 +55,7 @@ mod tests {
             let (root, index) = (text(&row, "root_seed"), text(&row, "round_index"));
             // The library takes any number for a round; -1, which is none here, has its label all the same.
             let seed = if index == "-1" { derive(root, "sketch:-1") } else { sketch(root, index.parse().unwrap()) };
-            assert_eq!(Some(&Value::Integer(seed.to_string().into())), row.at(&["value"]), "{row:?}");
+            assert_eq!(row["value"], seed, "{row}");
         }
     }
 }

@@ -21,6 +21,12 @@ impl Vector {
         bytes(&self.path)
     }
 
+    /// The codes that are right for it; none when it must be accepted.
+    pub(in crate::core) fn codes(&self) -> Vec<&str> {
+        let also = self.entry["expect"]["also_ok"].as_array().into_iter().flatten();
+        also.filter_map(Value::as_str).chain(self.refusal()).collect()
+    }
+
     /// The code that it expects; `None` when it is to be accepted.
     pub(in crate::core) fn refusal(&self) -> Option<&str> {
         self.entry["expect"]["code"].as_str()

@@ -78,6 +78,7 @@ fn shown(error: &ServiceError) -> (StatusCode, DomainError) {
             (status, error.clone())
         }
         ServiceError::Conflict(error) => (StatusCode::CONFLICT, error.clone()),
+        ServiceError::Malformed(error) => (StatusCode::UNPROCESSABLE_ENTITY, error.clone()),
         ServiceError::Damaged(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.clone()),
         ServiceError::NoSuchView(error) => (StatusCode::NOT_ACCEPTABLE, error.clone()),
         ServiceError::Cut(why) => {

@@ -18,7 +18,6 @@ use crate::core::limits::Limits;
 use crate::core::lineage::Candidate;
 use crate::core::run::{Name, Pins};
 use crate::core::sha256::Sha256;
-use crate::store::blob::BlobKey;
 use crate::store::crash::crash_point;
 use crate::store::meta::StoreError;
 use crate::store::meta::commit::{Committing, News, Proposal};
@@ -67,7 +66,7 @@ impl Registry {
         match committing {
             Committing::Done { round, created } => {
                 if created {
-                    self.heads.forget(run);
+                    self.heads.changed();
                     self.memory.forget(told.content_hash);
                     self.news.tell(run);
                     tracing::info!(run.id = %run, round.index = round.round_index, artifact.hash = %round.content_hash,
@@ -187,7 +186,7 @@ impl Registry {
             round_index: abort.round_index,
             reason_code: &abort.reason_code,
             detail: abort.detail.as_deref(),
-            key,
+            key: key.map(|key| (key, asked(&abort))),
             at: now_micros(),
         };
         let aborting = self
@@ -208,17 +207,30 @@ impl Registry {
             Aborting::Refused(error) => Err(ServiceError::Conflict(error)),
             Aborting::Done(row) => {
                 for (id, _, _) in self.meta.open_uploads(row.round_index + 1, head.map(|tip| tip.content_hash)).await? {
-                    let keys = self.meta.close_upload(&id, "aborted", None).await?;
-                    self.discard(keys.iter().filter_map(|key| BlobKey::parse(key)).collect()).await;
+                    match self.abort_upload(&id).await {
+                        // It has ended by itself meanwhile.
+                        Err(error) if error.domain().is_some() => {}
+                        ended => ended?,
+                    }
                 }
-                self.heads.sessions_changed();
-                self.heads.forget(run);
+                self.heads.changed();
                 self.news.tell(run);
                 tracing::info!(run.id = %run, round.index = row.round_index, code = row.reason_code, "round aborted");
                 Ok(abort_view(row))
             }
         }
     }
+}
+
+/// What two aborts with one Idempotency-Key must have in common.
+fn asked(abort: &NewAbort) -> Sha256Hash {
+    let mut hasher = Sha256::new();
+    hasher.update(&abort.round_index.to_le_bytes());
+    for text in [Some(&abort.reason_code), abort.detail.as_ref()] {
+        hasher.update(&text.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
+        hasher.update(text.map_or(b"", |text| text.as_bytes()));
+    }
+    Sha256Hash::from_bytes(hasher.finalize())
 }
 
 /// What the caller of a commit says.

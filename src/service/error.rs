@@ -14,6 +14,9 @@ pub enum ServiceError {
     /// What was asked for contradicts what is stored.
     #[error("conflict: {0}")]
     Conflict(DomainError),
+    /// A document does not follow its schema, or does not agree with itself.
+    #[error("malformed: {0}")]
+    Malformed(DomainError),
     /// Stored bytes are not what they were; the registry is at fault.
     #[error("stored bytes are damaged: {0}")]
     Damaged(DomainError),
@@ -56,9 +59,11 @@ impl ServiceError {
     #[must_use]
     pub const fn domain(&self) -> Option<&DomainError> {
         match self {
-            Self::Refused(error) | Self::Conflict(error) | Self::Damaged(error) | Self::NoSuchView(error) => {
-                Some(error)
-            }
+            Self::Refused(error)
+            | Self::Conflict(error)
+            | Self::Malformed(error)
+            | Self::Damaged(error)
+            | Self::NoSuchView(error) => Some(error),
             _ => None,
         }
     }

@@ -79,7 +79,7 @@ impl Registry {
                 if let Some(domain) = error.domain() {
                     let problem = serde_json::to_string(&Problem::new(domain, 0)).unwrap_or_default();
                     let keys = self.meta.close_upload(id, "refused", Some(&problem)).await?;
-                    self.heads.sessions_changed();
+                    self.heads.changed();
                     slots.iter_mut().for_each(|slot| slot.staged = None);
                     self.discard(keys.iter().filter_map(|key| BlobKey::parse(key)).collect()).await;
                     self.witness(domain, Some(session.header.content_hash)).await;
@@ -125,6 +125,7 @@ impl Registry {
         }
         let error = DomainError::integrity("an artifact with this content hash is stored with another header")
             .field("content_hash", header.content_hash.to_string())
+            .field("reason", "metadata_conflict")
             .field("differing_fields", differing)
             .remedy("Fetch the stored header.json and use it, or find out which of the two is right.");
         self.witness(&error, Some(header.content_hash)).await;
@@ -149,7 +150,7 @@ impl Registry {
         }
         let stored = self.meta.store_artifact(verified, header, &blobs, now_micros()).await?;
         self.memory.forget(hash);
-        self.heads.sessions_changed();
+        self.heads.changed();
         let (created, same, unused) = match stored {
             Stored::Created { unused } => (true, true, unused),
             Stored::Existed { unused, same_header } => {

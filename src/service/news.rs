@@ -80,6 +80,8 @@ impl Registry {
     /// # Errors
     /// When there is no such run.
     pub async fn subscribe(&self, run: &Name, after: Option<u64>) -> Result<Subscription, ServiceError> {
+        // A name that is no run's gets no entry, or anybody could fill the memory with names.
+        self.run_row(run).await?;
         // The ear comes before the look, so that nothing falls between them.
         let told = self.news.subscribe(run);
         let row = self.run_row(run).await?;

@@ -8,7 +8,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use super::document::{check_probe, view};
+use super::document::compare::check_probe;
+use super::document::view;
 use super::error::ServiceError;
 use super::fetch::Fetched;
 use super::receive::{BodyEnd, QUEUE, pump};

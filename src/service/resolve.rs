@@ -2,7 +2,7 @@
 
 use super::error::ServiceError;
 use super::registry::Registry;
-use super::run::ENCODER;
+use super::run::{ENCODER, PREDICTOR};
 use crate::api::route;
 use crate::api::run::Resolved;
 use crate::core::digest::{ContentHash, GroupHash};
@@ -83,13 +83,12 @@ impl Registry {
 
     /// The newest round that a group is part of, else any artifact: the round, H1 and the group's name.
     async fn holder(&self, row: &RunRow, hash: GroupHash) -> Result<(Option<u64>, ContentHash, String), ServiceError> {
-        let mut holders = self.meta.group_holders(hash).await?.into_iter();
-        if let Some((round, artifact)) = self.meta.round_of_group(&row.pins.run, hash).await? {
-            // More artifacts may hold this group than are listed.
-            let name = holders.find(|(held_by, _)| *held_by == artifact).map(|(_, name)| name);
-            return Ok((Some(round), artifact, name.unwrap_or_else(|| ENCODER.to_owned())));
+        if let Some((round, artifact, is_encoder)) = self.meta.round_of_group(&row.pins.run, hash).await? {
+            let group = if is_encoder { ENCODER } else { PREDICTOR };
+            return Ok((Some(round), artifact, group.to_owned()));
         }
-        let holder = holders.next().ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?;
-        Ok((None, holder.0, holder.1))
+        let holder = self.meta.group_holders(hash).await?.into_iter().next();
+        let (artifact, group) = holder.ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?;
+        Ok((None, artifact, group))
     }
 }

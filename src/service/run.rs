@@ -29,34 +29,27 @@ const REMEMBERED: usize = 1000;
 /// Aborts in one answer.
 const ABORTS: u32 = 1000;
 
-/// What runs stand at, as long as nothing has happened to them.
+/// What runs stand at, as long as nothing has happened to any of them.
+///
+/// A head is believed only while the count is the one from before it was looked at: whoever looked at the database
+/// before a commit and writes down what it saw after it writes something that nobody reads. To forget one run's entry
+/// would not do, since that entry may be written a moment later, and a waiter who reads it waits for ever.
 #[derive(Debug)]
 pub(super) struct Heads {
-    known: Cache<Name, Arc<Standing>>,
-    /// Counts whatever may change what a head shows and is no event of the run: sessions that begin and end.
-    sessions: AtomicU64,
-}
-
-/// A head and what it was made from.
-#[derive(Debug)]
-struct Standing {
-    head: Arc<Head>,
-    sessions: u64,
+    known: Cache<Name, (u64, Arc<Head>)>,
+    /// Counts whatever may change what a head shows.
+    changes: AtomicU64,
 }
 
 impl Heads {
     pub(super) fn new() -> Self {
-        Self { known: Cache::new(REMEMBERED), sessions: AtomicU64::new(0) }
+        Self { known: Cache::new(REMEMBERED), changes: AtomicU64::new(0) }
     }
 
-    /// Makes the next look at a run go to the database.
-    pub(super) fn forget(&self, run: &Name) {
-        self.known.remove(run);
-    }
-
-    /// An upload session has begun or ended.
-    pub(super) fn sessions_changed(&self) {
-        self.sessions.fetch_add(1, Ordering::Release);
+    /// Something has happened to a run, or an upload session has begun or ended: the next look at any head goes to the
+    /// database. Called after the row is written and before anybody is told.
+    pub(super) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -118,20 +111,15 @@ impl Registry {
     /// # Errors
     /// When there is none of this name.
     pub async fn head(&self, name: &Name) -> Result<(Arc<Head>, String), ServiceError> {
-        let sessions = self.heads.sessions.load(Ordering::Acquire);
-        if let Some(standing) = self.heads.known.get(name)
-            && standing.sessions == sessions
-        {
-            return Ok((Arc::clone(&standing.head), tag(&standing.head)));
-        }
-        // Whoever asks while this look is under way asks the database as well; a commit that comes between is not
-        // overwritten, since the newer look finds the older head gone.
-        let head = Arc::new(self.look_at(name).await?);
-        self.heads.known.insert(name.clone(), Arc::new(Standing { head: Arc::clone(&head), sessions }));
-        let row = self.run_row(name).await?;
-        if row.event_seq != head.event_id {
-            self.heads.forget(name);
-        }
+        let changes = self.heads.changes.load(Ordering::Acquire);
+        let head = match self.heads.known.get(name) {
+            Some((seen, head)) if seen == changes => head,
+            _ => {
+                let head = Arc::new(self.look_at(name).await?);
+                self.heads.known.insert(name.clone(), (changes, Arc::clone(&head)));
+                head
+            }
+        };
         let tag = tag(&head);
         Ok((head, tag))
     }
@@ -170,6 +158,7 @@ impl Registry {
             attempt: row.aborted + 1,
             open_sessions: sessions
                 .into_iter()
+                .filter(|(_, _, expires_at)| *expires_at > now_micros())
                 .map(|(id, hash, expires_at)| OpenSession {
                     url: route::upload(&id),
                     id,
@@ -266,12 +255,13 @@ pub(super) fn bad_cursor() -> DomainError {
         .remedy("Send the next_cursor of the page before, or none.")
 }
 
-/// The entity tag of a head: it changes with the round, the ledger and the number of attempts, and with nothing else.
-/// Weak, since sessions that come and go change the bytes but not the tag.
+/// The entity tag of a head: it changes with the round, the ledger, and when the seed of the round becomes known. Weak,
+/// since attempts, and sessions that come and go, change the bytes but not the tag.
 fn tag(head: &Head) -> String {
     let short = |hash: &Option<String>| hash.as_ref().map_or("none", |hash| &hash[..16]).to_owned();
     let round = head.round_index.map_or_else(|| "none".to_owned(), |round| round.to_string());
-    format!(r#"W/"{round}-{}-{}-{}""#, short(&head.content_hash), short(&head.ledger_tail), head.attempt)
+    let seed = if head.sketch_seed.is_some() { "-seed" } else { "" };
+    format!(r#"W/"{round}-{}-{}-{}{seed}""#, short(&head.content_hash), short(&head.ledger_tail), head.attempt)
 }
 
 pub(super) fn param_ref(pins: &Pins, round: u64, hash: GroupHash, group: &str) -> ParamRef {

@@ -51,7 +51,7 @@ impl Registry {
             if sessions.is_empty() {
                 return Ok(expired);
             }
-            self.heads.sessions_changed();
+            self.heads.changed();
             for (id, keys) in sessions {
                 expired += 1;
                 lock(&self.sessions).remove(&id);

@@ -72,7 +72,7 @@ impl Registry {
         // A large one takes megabytes, and is not needed any more.
         drop(header);
         self.meta.create_upload(&id, &place, &header_text, files, (now, now + self.lifetime_micros())).await?;
-        self.heads.sessions_changed();
+        self.heads.changed();
         self.upload(&id).await
     }
 
@@ -253,7 +253,7 @@ impl Registry {
         }
         let live = lock(&self.sessions).remove(id).and_then(|cell| cell.upgrade());
         let keys = self.meta.close_upload(id, "aborted", None).await?;
-        self.heads.sessions_changed();
+        self.heads.changed();
         let mut keys: Vec<BlobKey> = keys.iter().filter_map(|key| BlobKey::parse(key)).collect();
         // Writers that are still at work stop, and what they have not saved yet goes too.
         if let Some(session) = live.as_ref().and_then(|cell| cell.get()) {

@@ -52,7 +52,7 @@ fn sources(dir: &Path, out: &mut String) {
             sources(&path, out);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            out.push_str(text.split("#[cfg(test)]").next().unwrap());
+            out.push_str(text.split("#[cfg(test)]\nmod tests {").next().unwrap());
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::support::checkpoint::{CheckpointBuilder, sha256};
 use crate::support::client::{Answer, Api};
 use crate::support::data;
 use crate::support::golden::{Vector, vectors};
+use crate::support::history::segment;
 use crate::support::rng::Rng;
 use crate::support::server::TestServer;
 
@@ -38,12 +39,6 @@ fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {
         out.extend_from_slice(&archive::member(&Member::file(name, bytes.len()), bytes));
     }
     archive::end(out)
-}
-
-/// Percent-encodes what cannot stand in a path segment.
-fn segment(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// Sends the files; the first refusal, or the answer to the last request. Also gives the session that was opened.

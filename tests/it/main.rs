@@ -25,6 +25,7 @@ mod program;
 mod properties;
 mod reading;
 mod registry;
+mod runs;
 mod runs_cli;
 mod samples;
 mod sessions;

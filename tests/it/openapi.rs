@@ -48,7 +48,8 @@ fn every_operation_is_described() {
     for (path, method, operation) in operations(&document) {
         let name = format!("{method} {path}");
         for key in ["operationId", "summary", "description"] {
-            assert!(operation[key].as_str().is_some_and(|text| !text.is_empty()), "{name} has no {key}");
+            let text = operation.get(key).and_then(Value::as_str);
+            assert!(text.is_some_and(|text| !text.is_empty()), "{name} has no {key}");
         }
         assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{name}: its operationId is taken");
         for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
@@ -119,7 +120,12 @@ async fn every_described_path_is_served() {
             .replace("{id}", &"2".repeat(32))
             .replace("{group}", "encoder")
             .replace("{file}", "weights.safetensors")
-            .replace("{name}", "encoder.w");
+            .replace("{name}", "encoder.w")
+            .replace("{run}", "r")
+            .replace("{round_index}", "0")
+            .replace("{kind}", "run-manifest")
+            .replace("{digest}", &"3".repeat(64))
+            .replace("{participant}", "p");
         assert!(!path.contains('{'), "{path}");
         let (status, body) = ask(&method.to_uppercase(), &path).await;
         assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");

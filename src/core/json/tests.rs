@@ -6,21 +6,13 @@ use proptest::prelude::*;
 use super::Dialect::{Ascii, Unicode};
 use super::Value;
 use super::canonical::python_float;
-use crate::core::golden::{read, vectors};
+use crate::core::tests::{json, vectors};
 
 /// The rows of the only vector of a kind, as texts.
 fn rows(kind: &str) -> Vec<[String; 3]> {
-    let [vector] = &vectors(kind)[..] else { panic!("one file of {kind}") };
-    let table = Value::parse(&read(&vector.path)).unwrap();
-    let Some(Value::Array(rows)) = table.at(&["rows"]) else { panic!("{kind} has no rows") };
-    let texts = |row: &Value| match row {
-        Value::Array(cells) => [0, 1, 2].map(|cell| match &cells[cell] {
-            Value::String(text) => text.clone(),
-            other => panic!("{kind}: {}", other.kind()),
-        }),
-        other => panic!("{kind}: {}", other.kind()),
-    };
-    rows.iter().map(texts).collect()
+    let table = json(&vectors(kind, 1)[0].path);
+    let rows = table["rows"].as_array().unwrap();
+    rows.iter().map(|row| [0, 1, 2].map(|cell| row[cell].as_str().unwrap().to_owned())).collect()
 }
 
 fn bits(hex: &str) -> u64 {

@@ -66,6 +66,8 @@ pub async fn keep_commitment(
 }
 
 /// List what a participant has committed to
+///
+/// Each with the first round that it holds for; it holds until the next one.
 #[utoipa::path(
     get, path = route::PARTICIPANT_COMMITMENTS, tag = "documents", operation_id = "list_commitments_of_participant",
     params(
@@ -85,6 +87,8 @@ pub async fn list_commitments_of_participant(
 }
 
 /// List what the participants have committed to
+///
+/// By participant, then by the first round that each holds for.
 #[utoipa::path(
     get, path = route::COMMITMENTS, tag = "documents", operation_id = "list_commitments",
     params(("run" = String, Path, description = "The run's name")),

@@ -15,6 +15,8 @@ use crate::http::problem::Failure;
 use crate::service::Registry;
 
 /// Describe a run
+///
+/// Its pins, which never change, and where it stands.
 #[utoipa::path(
     get, path = route::RUN, tag = "runs", operation_id = "get_run",
     params(("run" = String, Path, description = "The run's name")),

@@ -43,6 +43,8 @@ pub async fn list_rounds(
 }
 
 /// Describe a round
+///
+/// What was committed, with references to its weights and the hash of the ledger record that entered with it.
 #[utoipa::path(
     get, path = route::ROUND, tag = "runs", operation_id = "get_round",
     params(

@@ -160,10 +160,11 @@ async fn remember(tx: &mut Transaction<'_, Sqlite>, name: &Name, proposal: &Prop
     Ok(())
 }
 
-fn other_request() -> DomainError {
-    DomainError::new(ErrorCode::RegistryConflict, "this Idempotency-Key was used for another commit")
+/// One key means one request.
+pub(super) fn other_request() -> DomainError {
+    DomainError::new(ErrorCode::RegistryConflict, "this Idempotency-Key was used for another request")
         .field("key", "idempotency-key")
-        .remedy("Use a new key for each commit, and the same key only to repeat one.")
+        .remedy("Use a new key for each commit or abort, and the same key only to repeat one.")
 }
 
 /// The same checkpoint again: a success, as long as the record is the same as well.

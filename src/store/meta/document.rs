@@ -9,7 +9,7 @@ use super::run::find_run;
 use super::sql;
 use crate::core::digest::{BlobDigest, DatasetRoot};
 use crate::core::error::DomainError;
-use crate::core::lineage::{Step, check_commitment};
+use crate::core::lineage::{Commitment, Step, check_commitment};
 use crate::core::run::Name;
 
 /// A document without its body.
@@ -57,19 +57,6 @@ pub enum DocumentBytes<'a> {
     Here(&'a [u8]),
     /// Large: they are durable in a file of the store.
     Stored(&'a ReadyBlob),
-}
-
-/// From which round on a commitment shall hold, for whom, and what it says.
-#[derive(Clone, Debug)]
-pub struct NewCommitment<'a> {
-    /// The participant.
-    pub participant: &'a str,
-    /// The first round.
-    pub from_round: u64,
-    /// The root of its data set.
-    pub root: DatasetRoot,
-    /// The contract version that the commitment names.
-    pub wmcp_version: &'a str,
 }
 
 /// A commitment that holds from a round on.
@@ -148,23 +135,25 @@ impl MetaStore {
         &self,
         name: &Name,
         new: &NewDocument<'_>,
-        commitment: Option<&NewCommitment<'_>>,
+        commitment: Option<&Commitment<'_>>,
         news: impl FnOnce(&DocumentRow) -> News + Send,
     ) -> Result<Keeping, StoreError> {
         let mut tx = self.begin().await?;
         let Some(run) = find_run(&mut tx, name).await? else { return Ok(Keeping::NoRun) };
         let mut step = Step::Replay;
         if let Some(commitment) = commitment {
-            let held: Option<String> = sqlx::query_scalar(sql::COMMITMENT)
+            let held: Option<(String, String)> = sqlx::query_as(sql::COMMITMENT)
                 .bind(name.as_str())
                 .bind(commitment.participant)
                 .bind(signed(commitment.from_round))
                 .fetch_optional(&mut *tx)
                 .await?;
-            let held = held.map(|root| root.parse()).transpose().map_err(|_| corrupt("commitments", "merkle_root"))?;
+            let held = held.map(|(root, digest)| {
+                let root = root.parse().map_err(|_| corrupt("commitments", "merkle_root"))?;
+                Ok::<_, StoreError>((root, digest.parse().map_err(|_| corrupt("commitments", "digest"))?))
+            });
             let head = run.tip.as_ref().map(|tip| tip.round);
-            let said = (commitment.root, commitment.wmcp_version);
-            match check_commitment(&run.pins, commitment.participant, said, commitment.from_round, head, held) {
+            match check_commitment(&run.pins, commitment, head, held.transpose()?) {
                 Ok(allowed) => step = allowed,
                 Err(error) => return Ok(Keeping::Refused(error)),
             }

@@ -2,9 +2,11 @@
 
 use super::artifact::{corrupt, count, signed};
 use super::backend::MetaStore;
+use super::commit::other_request;
 use super::error::StoreError;
 use super::run::find_run;
 use super::sql;
+use crate::core::digest::Sha256Hash;
 use crate::core::error::DomainError;
 use crate::core::lineage::check_abort;
 use crate::core::run::Name;
@@ -63,8 +65,8 @@ pub struct NewAbort<'a> {
     pub reason_code: &'a str,
     /// Why, in words.
     pub detail: Option<&'a str>,
-    /// The name under which the caller may ask again.
-    pub key: Option<&'a str>,
+    /// The name under which the caller may ask again, and the digest of what it asks.
+    pub key: Option<(&'a str, Sha256Hash)>,
     /// Microseconds since 1970.
     pub at: i64,
 }
@@ -109,12 +111,15 @@ impl MetaStore {
         data: impl FnOnce(&AbortRow) -> String + Send,
     ) -> Result<Aborting, StoreError> {
         let mut tx = self.begin().await?;
-        // Keys of aborts and of commits are different names.
-        let key = new.key.map(|key| format!("abort {key}"));
-        if let Some(key) = &key {
+        // Keys of aborts and of commits are different names; no key has a line end in it.
+        let key = new.key.map(|(key, digest)| (format!("abort\n{key}"), digest.to_string()));
+        if let Some((key, digest)) = &key {
             let before: Option<(String, i64)> =
                 sqlx::query_as(sql::IDEMPOTENCY_KEY).bind(name.as_str()).bind(key).fetch_optional(&mut *tx).await?;
-            if let Some((_, seq)) = before {
+            if let Some((asked, seq)) = before {
+                if asked != *digest {
+                    return Ok(Aborting::Refused(other_request()));
+                }
                 let row: AbortColumns =
                     sqlx::query_as(sql::ABORT).bind(name.as_str()).bind(seq).fetch_one(&mut *tx).await?;
                 return Ok(Aborting::Done(abort(row)?));
@@ -152,12 +157,12 @@ impl MetaStore {
             .bind(data(&row))
             .execute(&mut *tx)
             .await?;
-        if let Some(key) = key {
+        if let Some((key, digest)) = key {
             // An abort is found again by its event.
             sqlx::query(sql::INSERT_IDEMPOTENCY_KEY)
                 .bind(name.as_str())
                 .bind(key)
-                .bind("0".repeat(64))
+                .bind(digest)
                 .bind(seq)
                 .bind(row.at)
                 .execute(&mut *tx)

@@ -259,7 +259,7 @@ impl MetaStore {
         rows.into_iter().map(round).collect()
     }
 
-    /// The newest round of a run that holds a group.
+    /// The newest round of a run that holds a group, its checkpoint, and whether the group is the encoder.
     ///
     /// # Errors
     /// When the database fails or a row is unreadable.
@@ -267,14 +267,16 @@ impl MetaStore {
         &self,
         name: &Name,
         group: GroupHash,
-    ) -> Result<Option<(u64, ContentHash)>, StoreError> {
-        let row: Option<(i64, String)> = sqlx::query_as(sql::ROUND_OF_GROUP)
+    ) -> Result<Option<(u64, ContentHash, bool)>, StoreError> {
+        let row: Option<(i64, String, bool)> = sqlx::query_as(sql::ROUND_OF_GROUP)
             .bind(name.as_str())
             .bind(group.to_string())
             .fetch_optional(self.read())
             .await?;
-        row.map(|(round, hash)| Ok((count(round, ROUNDS, "round_index")?, parsed(&hash, ROUNDS, "content_hash")?)))
-            .transpose()
+        row.map(|(round, hash, is_encoder)| {
+            Ok((count(round, ROUNDS, "round_index")?, parsed(&hash, ROUNDS, "content_hash")?, is_encoder))
+        })
+        .transpose()
     }
 
     /// Runs and rounds that committed an artifact, a hundred at most.

@@ -133,7 +133,7 @@ statements! {
         on l.run = r.run and l.round_index = r.round_index - 1 where r.run = $1 and r.round_index < $2 \
         order by r.round_index desc limit $3";
     /// The newest round of a run that has a group.
-    ROUND_OF_GROUP = "select round_index, content_hash from rounds where run = $1 and (theta_hash = $2 or phi_hash = $2) \
+    ROUND_OF_GROUP = "select round_index, content_hash, coalesce(theta_hash = $2, 0) from rounds where run = $1 and (theta_hash = $2 or phi_hash = $2) \
         order by round_index desc limit 1";
     /// Rounds that committed an artifact.
     COMMITS_OF_ARTIFACT = "select run, round_index from rounds where content_hash = $1 order by committed_at limit 100";
@@ -203,7 +203,7 @@ statements! {
     INSERT_COMMITMENT = "insert into commitments (run, participant, from_round, merkle_root, digest, received_at) \
         values ($1, $2, $3, $4, $5, $6)";
     /// What a participant has committed to for exactly this round.
-    COMMITMENT = "select merkle_root from commitments where run = $1 and participant = $2 and from_round = $3";
+    COMMITMENT = "select merkle_root, digest from commitments where run = $1 and participant = $2 and from_round = $3";
     /// What holds at a round.
     COMMITMENTS_IN_FORCE = "select c.participant, c.merkle_root from commitments c where c.run = $1 and c.from_round = \
         (select max(d.from_round) from commitments d where d.run = c.run and d.participant = c.participant \

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::checkpoint::sha256;
 
@@ -18,6 +19,9 @@ pub struct Vector {
     pub expected_hash: Option<String>,
     #[serde(default)]
     pub group_hashes: BTreeMap<String, String>,
+    /// The checkpoints of a chain, in the order in which they are uploaded.
+    #[serde(default)]
+    pub members: Vec<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -48,6 +52,31 @@ impl Vector {
         files
     }
 
+    /// The bytes of the one file that it is.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.file(&self.path)
+    }
+
+    /// The bytes of one of its files.
+    pub fn file(&self, path: &str) -> Vec<u8> {
+        let file = self.files.iter().find(|file| file.path == path).unwrap();
+        let bytes = bytes(path);
+        assert_eq!(sha256(&bytes), file.sha256, "{path} is not what the index says");
+        bytes
+    }
+
+    /// A checkpoint among its files: the files of a directory, `header.json` first.
+    pub fn checkpoint(&self, directory: &str) -> Vec<(String, Vec<u8>)> {
+        let prefix = format!("{directory}/");
+        let mut files: Vec<(String, Vec<u8>)> = self
+            .files
+            .iter()
+            .filter_map(|file| Some((file.path.strip_prefix(&prefix)?.to_owned(), self.file(&file.path))))
+            .collect();
+        files.sort_by_key(|(name, _)| (name != "header.json", name.clone()));
+        files
+    }
+
     /// The codes with which a refusal is right.
     pub fn codes(&self) -> Vec<&str> {
         let also = self.expect["also_ok"].as_array().into_iter().flatten();
@@ -61,6 +90,11 @@ impl Vector {
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/lensemble")
+}
+
+/// The bytes of a file among the vectors.
+pub fn bytes(path: &str) -> Vec<u8> {
+    fs::read(root().join(path)).unwrap()
 }
 
 /// Every vector of a kind.

@@ -7,6 +7,7 @@ pub mod data;
 pub mod federation;
 pub mod generated;
 pub mod golden;
+pub mod history;
 pub mod process;
 pub mod raw;
 pub mod rng;

@@ -60,6 +60,7 @@ impl TestServer {
     /// Stops as `serve` does: requests in flight may finish.
     pub async fn stop(&mut self) {
         let Some(Running { registry, stop, task }) = self.running.take() else { return };
+        registry.stop_waiting();
         let _ = stop.send(());
         soon("the graceful stop", task).await.unwrap();
         registry.close().await;

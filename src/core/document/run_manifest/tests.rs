@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::document::{Document, Kind};
-use crate::core::golden::{read, vectors};
+use crate::core::tests::{bytes, vectors};
 
 fn decode(text: &[u8]) -> Result<RunManifest, DomainError> {
     match Document::decode(Kind::RunManifest, text)? {
@@ -13,7 +13,7 @@ fn decode(text: &[u8]) -> Result<RunManifest, DomainError> {
 
 /// The manifest of a federated run with every field, after some replacements in its text.
 fn changed(changes: &[(&str, &str)]) -> Result<RunManifest, DomainError> {
-    let mut text = String::from_utf8(read("manifests/federated.json")).unwrap();
+    let mut text = String::from_utf8(bytes("manifests/federated.json")).unwrap();
     for (from, to) in changes {
         assert!(text.contains(from), "{from}");
         text = text.replacen(from, to, 1);
@@ -23,13 +23,15 @@ fn changed(changes: &[(&str, &str)]) -> Result<RunManifest, DomainError> {
 
 #[test]
 fn lensembles_manifests_are_read() {
-    let vectors = vectors("manifest");
-    assert_eq!(vectors.len(), 7);
-    for vector in vectors {
-        let manifest = decode(&read(&vector.path)).unwrap_or_else(|error| panic!("{}: {error}", vector.id));
-        let expected = |name: &str| vector.expect.at(&[name]).unwrap().clone();
-        assert_eq!(expected("config_hash"), Value::String(manifest.config_hash.to_string()), "{}", vector.id);
-        assert_eq!(expected("root_seed"), Value::Integer(manifest.root_seed), "{}", vector.id);
+    for vector in vectors("manifest", 7) {
+        let manifest = decode(&vector.bytes()).unwrap_or_else(|error| panic!("{}: {error}", vector.id));
+        let expected = &vector.entry["expect"];
+        assert_eq!(expected["config_hash"], manifest.config_hash.to_string(), "{}", vector.id);
+        // The index is read with doubles for what is beyond 64 bits; that all digits count is shown by the seeds.
+        match expected["root_seed"].as_i64() {
+            Some(seed) => assert_eq!(seed.to_string(), *manifest.root_seed, "{}", vector.id),
+            None => assert_eq!(expected["root_seed"].as_f64(), manifest.root_seed.parse().ok(), "{}", vector.id),
+        }
     }
     let manifest = changed(&[]).unwrap();
     assert_eq!((manifest.num_rounds, manifest.round_sketch_seeds.len()), (Some(13), 13));
@@ -39,11 +41,9 @@ fn lensembles_manifests_are_read() {
 
 #[test]
 fn altered_manifests_are_refused() {
-    let vectors = vectors("manifest-negative");
-    assert_eq!(vectors.len(), 39);
-    for vector in vectors {
+    for vector in vectors("manifest-negative", 39) {
         let codes = vector.codes();
-        match decode(&read(&vector.path)) {
+        match decode(&vector.bytes()) {
             Ok(_) => assert_eq!(codes, [""; 0], "{}", vector.id),
             Err(error) => assert!(codes.contains(&error.code().as_str()), "{}: {error}", vector.id),
         }

@@ -1,24 +1,23 @@
 //! Documents of a run: read, compared with what the run is pinned to, kept as they came.
 
+pub(super) mod compare;
+
 use serde_json::json;
 
 use super::error::ServiceError;
 use super::fetch::Fetched;
 use super::registry::{Registry, now_micros, rfc3339};
-use super::run::{COORDINATOR, bad_cursor, no_run};
+use super::run::{bad_cursor, no_run};
 use crate::api::route;
 use crate::api::run::{Commitment, Commitments, Document as View, Documents};
-use crate::core::digest::{BlobDigest, ContentHash, ProbeHash};
-use crate::core::document::evidence::Bundle;
+use crate::core::digest::BlobDigest;
 use crate::core::document::kind::{PUBLIC_PROBE, same_name};
 use crate::core::document::migrate::latest;
-use crate::core::document::round_message::{RoundClose, RoundOpen};
-use crate::core::document::run_manifest::{RunManifest, RunMode};
 use crate::core::document::{Document, Kind};
 use crate::core::error::{DomainError, ErrorCode};
-use crate::core::run::{Name, Pins};
-use crate::store::meta::document::{CommitmentRow, DocumentBytes, DocumentRow, Keeping, NewCommitment, NewDocument};
-use crate::store::meta::run::RunRow;
+use crate::core::lineage;
+use crate::core::run::{Name, is_participant};
+use crate::store::meta::document::{CommitmentRow, DocumentBytes, DocumentRow, Keeping, NewDocument};
 
 /// Bytes of a document.
 pub const LARGEST: u64 = 1 << 20;
@@ -57,8 +56,11 @@ impl Registry {
         body: Vec<u8>,
     ) -> Result<(Commitment, bool), ServiceError> {
         let row = self.run_row(run).await?;
+        if !is_participant(&holding.participant) {
+            let message = "a participant has a name of 1 to 128 characters without control characters";
+            return Err(DomainError::new(ErrorCode::ConfigInvalid, message).field("key", "participant").into());
+        }
         let from_round = holding.from_round.unwrap_or_else(|| row.tip.map_or(0, |tip| tip.round));
-        let digest = BlobDigest::of(&body);
         let held = (holding.participant.clone(), from_round);
         let (_, created) = self.keep(run, Kind::DatasetCommitment, body, Some(held)).await?;
         let kept = self.meta.commitments(run).await?;
@@ -66,7 +68,6 @@ impl Registry {
             .into_iter()
             .find(|kept| kept.participant == holding.participant && kept.from_round == from_round)
             .ok_or_else(|| ServiceError::not_found("the commitment"))?;
-        debug_assert!(!created || kept.digest == digest);
         Ok((commitment_view(kept), created))
     }
 
@@ -101,7 +102,7 @@ impl Registry {
             Ok(decoded) => decoded,
             Err(error) => {
                 self.witness(&error, None).await;
-                return Err(error.into());
+                return Err(ServiceError::Malformed(error));
             }
         };
         let missing = match self.compare(&row, &document).await {
@@ -114,18 +115,20 @@ impl Registry {
             }
         };
         let summary = summary(&document, &missing);
+        let digest = BlobDigest::of(&body);
         let commitment = match (&document, &held) {
-            (Document::DatasetCommitment(said), Some((participant, from_round))) => Some(NewCommitment {
+            (Document::DatasetCommitment(said), Some((participant, from_round))) => Some(lineage::Commitment {
                 participant,
                 from_round: *from_round,
                 root: said.merkle_root,
                 wmcp_version: &said.wmcp_version,
+                digest,
             }),
             _ => None,
         };
         let new = NewDocument {
             kind: kind.name(),
-            digest: BlobDigest::of(&body),
+            digest,
             schema_version: version,
             size: body.len() as u64,
             bytes: DocumentBytes::Here(&body),
@@ -149,149 +152,13 @@ impl Registry {
             Keeping::Done { row, created, .. } => {
                 if created {
                     // A coordinator's manifest gives the head its sketch seed.
-                    self.heads.forget(run);
+                    self.heads.changed();
                     self.news.tell(run);
                     tracing::info!(run.id = %run, document.kind = row.kind, document.digest = %row.digest, "document kept");
                 }
                 Ok((view(run, row), created))
             }
         }
-    }
-
-    /// Compares a document with the run; what it refers to and nobody holds.
-    async fn compare(&self, run: &RunRow, document: &Document) -> Result<Vec<String>, ServiceError> {
-        let pins = &run.pins;
-        match document {
-            Document::RunManifest(manifest) => self.compare_manifest(run, manifest).await?,
-            Document::DatasetCommitment(said) => check_wmcp(pins, &said.wmcp_version)?,
-            Document::EvalReport(report) => self.needs_artifact(report.checkpoint_hash).await?,
-            Document::FrameDriftReport(report) => check_probe(pins, Some(report.probe_hash))?,
-            Document::FrameDriftRecord(record) => check_probe(pins, Some(record.probe_hash))?,
-            Document::AlignmentClaim(claim) => check_probe(pins, Some(claim.probe_hash))?,
-            Document::AlignmentRecomputation(again) => check_probe(pins, Some(again.recomputed.probe_hash))?,
-            Document::RoundOpen(open) => self.compare_open(run, open).await?,
-            Document::RoundClose(close) => self.compare_close(run, close).await?,
-            Document::EvidenceBundle(bundle) => return self.missing(bundle).await,
-            Document::ReleaseBundle(bundle) => {
-                let missing = self.missing(bundle).await?;
-                if !missing.is_empty() {
-                    return Err(DomainError::invalid("the release names bytes that are not in this registry")
-                        .field("missing", missing)
-                        .remedy("Push the checkpoint and send the documents first, then the release.")
-                        .into());
-                }
-            }
-        }
-        Ok(Vec::new())
-    }
-
-    async fn compare_manifest(&self, run: &RunRow, manifest: &RunManifest) -> Result<(), ServiceError> {
-        let pins = &run.pins;
-        check_wmcp(pins, &manifest.wmcp_version)?;
-        if pins.probe_hash.is_some() || manifest.probe_hash.is_some() {
-            check_probe(pins, manifest.probe_hash)?;
-        }
-        if manifest.run_mode != RunMode::Coordinator {
-            return Ok(());
-        }
-        if pins.config_hash.is_some_and(|pin| pin != manifest.config_hash) {
-            let error = DomainError::new(
-                ErrorCode::ConfigInvalid,
-                "the coordinator's manifest has another configuration than the run is pinned to",
-            );
-            return Err(ServiceError::Conflict(
-                error
-                    .field("key", "config_hash")
-                    .field("expected", pins.config_hash.map(|pin| pin.to_string()))
-                    .field("value", manifest.config_hash.to_string()),
-            ));
-        }
-        let Some((_, earlier)) = self.meta.newest_document(&pins.run, Kind::RunManifest.name(), COORDINATOR).await?
-        else {
-            return Ok(());
-        };
-        let earlier = tokio::task::spawn_blocking(move || Document::decode(Kind::RunManifest, &earlier)).await?;
-        match earlier {
-            Ok(Document::RunManifest(earlier)) => Ok(manifest.revises(&earlier).map_err(ServiceError::Conflict)?),
-            _ => Err(super::lookup::unreadable("documents", "body")),
-        }
-    }
-
-    async fn needs_artifact(&self, hash: ContentHash) -> Result<(), ServiceError> {
-        if self.meta.link(hash).await?.is_some() {
-            return Ok(());
-        }
-        Err(DomainError::new(ErrorCode::EvaluationFailed, "the report is about a checkpoint that is not here")
-            .field("phase", "ingest")
-            .field("cause", "unknown_checkpoint")
-            .field("checkpoint_hash", hash.to_string())
-            .remedy("Push the checkpoint first.")
-            .into())
-    }
-
-    async fn compare_open(&self, run: &RunRow, open: &RoundOpen) -> Result<(), ServiceError> {
-        let pins = &run.pins;
-        if pins.probe_hash.is_some() || open.probe_hash.is_some() {
-            check_probe(pins, open.probe_hash)?;
-        }
-        if let Some(seed) = self.sketch_seed(&pins.run, open.round_index).await?
-            && seed != open.sketch_seed
-        {
-            return Err(ServiceError::Conflict(
-                DomainError::new(
-                    ErrorCode::ConfigInvalid,
-                    "the sketch seed is not the one that the run's manifest implies",
-                )
-                .field("key", "sketch_seed")
-                .field("expected", seed)
-                .field("value", open.sketch_seed)
-                .invariant("INV-SKETCH-CONSISTENCY"),
-            ));
-        }
-        let round = self.meta.round(&pins.run, open.round_index).await?.ok_or_else(|| {
-            ServiceError::Conflict(
-                DomainError::new(ErrorCode::RoundFailed, "this round is not committed, so it cannot be opened")
-                    .field("reason", "unknown_round")
-                    .field("round", open.round_index),
-            )
-        })?;
-        if round.theta == Some(open.theta_ref_hash) && round.phi == Some(open.phi_ref_hash) {
-            return Ok(());
-        }
-        let text = |hash: Option<crate::core::digest::GroupHash>| hash.map(|hash| hash.to_string());
-        Err(ServiceError::Conflict(
-            DomainError::integrity("the message names other weights than the round begins with")
-                .field("round", open.round_index)
-                .field("expected_hash", json!([text(round.theta), text(round.phi)]))
-                .field("got_hash", json!([open.theta_ref_hash, open.phi_ref_hash])),
-        ))
-    }
-
-    /// The closing of round t names the checkpoint with index t + 1.
-    async fn compare_close(&self, run: &RunRow, close: &RoundClose) -> Result<(), ServiceError> {
-        let made = self.meta.round(&run.pins.run, close.round_index + 1).await?;
-        if made.as_ref().is_some_and(|round| round.content_hash == close.global_model_hash) {
-            return Ok(());
-        }
-        Err(ServiceError::Conflict(
-            DomainError::new(
-                ErrorCode::ProvenanceFailed,
-                "the closing of round t must name the committed checkpoint with round index t + 1",
-            )
-            .field("cause", "round_off_by_one")
-            .field("expected", made.map(|round| round.content_hash.to_string()))
-            .field("got", close.global_model_hash.to_string()),
-        ))
-    }
-
-    async fn missing(&self, bundle: &Bundle) -> Result<Vec<String>, ServiceError> {
-        let mut missing = Vec::new();
-        for reference in &bundle.references {
-            if !self.meta.holds_bytes(reference.sha256).await? {
-                missing.push(reference.role.clone());
-            }
-        }
-        Ok(missing)
     }
 
     /// Documents of a run, newest first.
@@ -376,35 +243,6 @@ fn canonical_name(kind: &str) -> &str {
         None if same_name(kind, PUBLIC_PROBE) => PUBLIC_PROBE,
         None => kind,
     }
-}
-
-fn check_wmcp(pins: &Pins, version: &str) -> Result<(), ServiceError> {
-    if pins.wmcp_version == version {
-        return Ok(());
-    }
-    Err(ServiceError::Conflict(
-        DomainError::new(
-            ErrorCode::WmcpContractViolation,
-            "the document has another contract version than the run is pinned to",
-        )
-        .field("wmcp_version", &*pins.wmcp_version)
-        .field("field", "wmcp_version")
-        .invariant("INV-WMCP"),
-    ))
-}
-
-pub(super) fn check_probe(pins: &Pins, probe: Option<ProbeHash>) -> Result<(), ServiceError> {
-    // A run without a probe has nothing to hold a document against.
-    if pins.probe_hash.is_none() || pins.probe_hash == probe {
-        return Ok(());
-    }
-    let text = |hash: Option<ProbeHash>| hash.map(|hash| hash.to_string());
-    Err(ServiceError::Conflict(
-        DomainError::new(ErrorCode::ProbeInvalid, "the document has another probe than the run is pinned to")
-            .field("expected_hash", text(pins.probe_hash))
-            .field("got_hash", text(probe))
-            .invariant("INV-PROBE-PIN"),
-    ))
 }
 
 /// What a list shows of a document. A manifest's begins with its mode, by which it is found.
