@@ -104,7 +104,7 @@ impl History<'_> {
     fn json(&self, round: &Round) -> Value {
         let mut json = serde_json::to_value(round).unwrap_or_default();
         if let Some(count) = self.participants(round) {
-            json["participants"] = json!(count);
+            json["participant_count"] = json!(count);
         }
         json
     }

@@ -39,7 +39,7 @@ fn rounds_are_committed_shown_and_fetched_by_their_names() {
     assert_eq!((&log["run"], &log["aborts"]), (&json!(RUN), &json!([])));
     let rounds = log["rounds"].as_array().unwrap();
     assert_eq!(rounds.iter().map(|round| &round["round_index"]).collect::<Vec<_>>(), [2, 1, 0]);
-    assert_eq!((&rounds[0]["participants"], &rounds[2]["participants"]), (&json!(3), &json!(null)));
+    assert_eq!((&rounds[0]["participant_count"], &rounds[2]["participant_count"]), (&json!(3), &json!(null)));
     let log = done(&it.cairn(&["log", RUN, "--limit", "1"]));
     assert_eq!(log["rounds"].as_array().unwrap().len(), 1);
 
