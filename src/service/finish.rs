@@ -209,7 +209,7 @@ pub(super) fn judge(session: &Session, slots: &mut Slots) -> Result<(Verified, V
     let mut buffer = vec![0; READ_BACK];
     let mut read = 0;
     while let Some(extent) = intake.pending() {
-        let Some(staged) = slots.get(extent.file).and_then(|slot| slot.staged.as_ref()) else { break };
+        let Some(staged) = slots.get_mut(extent.file).and_then(|slot| slot.staged.as_mut()) else { break };
         let take = chunk_len(&buffer, extent.len);
         staged.read_at(&mut buffer[..take], extent.start).map_err(ServiceError::io("read staged bytes"))?;
         intake.absorb(extent.file, extent.start, &buffer[..take], None);

@@ -100,8 +100,8 @@ impl Registry {
             let (mut reader, mut hasher) = (ProbeReader::default(), Sha256::new());
             while let Some(chunk) = queue.blocking_recv() {
                 reader.push(&chunk).inspect_err(|_| queue.close())?;
+                staged.append(chunk.clone()).map_err(ServiceError::io("write the file"))?;
                 hasher.update(&chunk);
-                staged.append(&chunk).map_err(ServiceError::io("write the file"))?;
             }
             let len = hasher.len();
             let probe = reader.finish()?;

@@ -116,14 +116,14 @@ impl Unpacker {
         (self, Ok(()))
     }
 
-    fn unpack(&mut self, chunk: &[u8]) -> Result<(), ServiceError> {
-        let mut input = chunk;
+    fn unpack(&mut self, chunk: &Bytes) -> Result<(), ServiceError> {
+        let mut input: &[u8] = chunk;
         loop {
             match self.decoder.next(&mut input)? {
                 Event::NeedMore => return Ok(()),
                 Event::End => {}
                 Event::File { name, size } => self.begin(&name, size)?,
-                Event::Data(data) => self.data(data)?,
+                Event::Data(data) => self.data(&chunk.slice_ref(data))?,
             }
         }
     }
@@ -136,7 +136,7 @@ impl Unpacker {
                     return Err(too_large("header.json is larger than a header may be", limits.header_bytes, size));
                 }
                 self.stage = Stage::Header { text: Vec::new(), size };
-                if size == 0 { self.data(&[]) } else { Ok(()) }
+                if size == 0 { self.data(&Bytes::new()) } else { Ok(()) }
             }
             Stage::Start => Err(DomainError::invalid("header.json is not the first file of the archive").into()),
             Stage::Header { .. } => Err(DomainError::invalid("header.json is empty").into()),
@@ -163,7 +163,7 @@ impl Unpacker {
         }
     }
 
-    fn data(&mut self, data: &[u8]) -> Result<(), ServiceError> {
+    fn data(&mut self, data: &Bytes) -> Result<(), ServiceError> {
         match &mut self.stage {
             // No file has begun, so there are no bytes of one.
             Stage::Start | Stage::Files { current: None, .. } => Ok(()),

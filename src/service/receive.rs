@@ -77,7 +77,7 @@ where
     }
 }
 
-/// Takes the next bytes of a file: check, then hash, then write. Blocks.
+/// Takes the next bytes of a file: check, then write and hash at the same time. Blocks.
 ///
 /// The check comes first, so that what is refused by its header never reaches the disk.
 pub(super) fn take(
@@ -85,7 +85,7 @@ pub(super) fn take(
     session: &Session,
     slot: &mut Slot,
     position: usize,
-    chunk: &[u8],
+    chunk: &Bytes,
 ) -> Result<(), ServiceError> {
     let start = slot.intake.seen();
     if slot.intake.check(chunk)? {
@@ -104,13 +104,14 @@ pub(super) fn take(
     {
         staged.reserve(len).map_err(ServiceError::io("reserve space for the file"))?;
     }
+    staged.append(chunk.clone()).map_err(ServiceError::io("write the file"))?;
     if session.wants(position, start, chunk.len() as u64) {
         lock(&session.intake).absorb(position, start, chunk, Some(intake));
         session.publish_fronts();
     } else {
         intake.hash(chunk);
     }
-    staged.append(chunk).map_err(ServiceError::io("write the file"))
+    Ok(())
 }
 
 /// Forgets what a file has received, so that it can be sent anew; the key of what lies on the disk.

@@ -105,12 +105,12 @@ impl Session {
             let mut slot = slot.try_lock().map_err(|_| ServiceError::Cut("the session is busy".to_owned()))?;
             slot.declared = file.length;
             let Some(key) = file.key.as_deref().and_then(BlobKey::parse) else { continue };
-            let Ok((staged, stamp)) = blobs.reopen(key, file.stored) else {
+            let Ok((mut staged, stamp)) = blobs.reopen(key, file.stored) else {
                 tracing::warn!(upload.id = id, file.position, "staged bytes are missing; the file starts again");
                 continue;
             };
             slot.intake = FileIntake::new(&session.header, file.position, file.length, limits);
-            session.recall(&mut slot.intake, &staged)?;
+            session.recall(&mut slot.intake, &mut staged)?;
             let context = file_context(id, file.position, &stamp);
             let state = file.digest_state.as_deref().and_then(|sealed| unseal(&context, sealed));
             if state.is_some_and(|state| slot.intake.restore(state)) {
@@ -131,7 +131,7 @@ impl Session {
     }
 
     /// Brings a file's intake to where its stored bytes end, without reading more of them than its header.
-    fn recall(&self, intake: &mut FileIntake, staged: &StagedBlob) -> Result<(), ServiceError> {
+    fn recall(&self, intake: &mut FileIntake, staged: &mut StagedBlob) -> Result<(), ServiceError> {
         let mut buffer = vec![0; 64 << 10];
         let is_index = intake.index() == self.header.weight_files.len();
         while intake.seen() < staged.len() && (is_index || intake.container().is_none()) {

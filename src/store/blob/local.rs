@@ -5,15 +5,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, FallocateFlags};
-
 use super::key::BlobKey;
-
-/// Bytes after which the kernel is asked to start writing back, so that the final sync has little left to do.
-const WRITE_BACK: u64 = 8 << 20;
+use super::staged::StagedBlob;
 
 /// A directory of blobs.
 #[derive(Clone, Debug)]
@@ -79,7 +75,7 @@ impl LocalBlobs {
     /// When the file cannot be made.
     pub fn create(&self, key: BlobKey) -> io::Result<StagedBlob> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.path(&key))?;
-        Ok(StagedBlob { file, shelf: self.shelf(&key), key, len: 0, written_back: 0, synced: 0, entered: false })
+        Ok(StagedBlob::begin(file, self.shelf(&key), key))
     }
 
     /// Continues a blob of which `len` bytes are durable; what lies behind them is dropped. Also tells what the file
@@ -98,7 +94,7 @@ impl LocalBlobs {
             _ => {}
         }
         let shelf = self.shelf(&key);
-        Ok((StagedBlob { file, shelf, key, len, written_back: len, synced: len, entered: true }, stamp))
+        Ok((StagedBlob::continued(file, shelf, key, len), stamp))
     }
 
     /// Opens a blob for reading.
@@ -151,120 +147,6 @@ impl LocalBlobs {
     }
 }
 
-fn sync_dir(path: &Path) -> io::Result<()> {
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
-}
-
-/// A blob that is being written.
-#[derive(Debug)]
-pub struct StagedBlob {
-    file: File,
-    shelf: PathBuf,
-    key: BlobKey,
-    len: u64,
-    written_back: u64,
-    synced: u64,
-    /// The directory entry is durable.
-    entered: bool,
-}
-
-impl StagedBlob {
-    /// Where it will stay.
-    #[must_use]
-    pub const fn key(&self) -> &BlobKey {
-        &self.key
-    }
-
-    /// Bytes written so far.
-    #[must_use]
-    pub const fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// True before the first byte.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Reserves space for the whole file, so that a full disk is known before the bytes are sent.
-    ///
-    /// # Errors
-    /// When there is not enough space.
-    pub fn reserve(&self, len: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
-            // Not every file system can; then the write itself will tell.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) | Ok(()) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Appends bytes.
-    ///
-    /// # Errors
-    /// When the disk refuses; then the file counts as before.
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.len)?;
-        self.len += bytes.len() as u64;
-        if self.len - self.written_back >= WRITE_BACK {
-            self.start_write_back();
-        }
-        Ok(())
-    }
-
-    /// DONTNEED starts write-back of the range without waiting; pages under write-back stay in the cache, so the first
-    /// reader still finds them. It is advice: a failure changes nothing but speed.
-    fn start_write_back(&mut self) {
-        let len = std::num::NonZeroU64::new(self.len - self.written_back);
-        let _ = rustix::fs::fadvise(&self.file, self.written_back, len, Advice::DontNeed);
-        self.written_back = self.len;
-    }
-
-    /// Makes everything written so far durable, the directory entry included.
-    ///
-    /// # Errors
-    /// When the disk fails; then nothing may be acknowledged.
-    pub fn sync(&mut self) -> io::Result<()> {
-        if self.synced < self.len || !self.entered {
-            self.file.sync_data()?;
-            self.synced = self.len;
-        }
-        self.enter()
-    }
-
-    /// Makes the directory entry durable.
-    ///
-    /// # Errors
-    /// When the disk fails.
-    pub fn enter(&mut self) -> io::Result<()> {
-        if !self.entered {
-            sync_dir(&self.shelf)?;
-            self.entered = true;
-        }
-        Ok(())
-    }
-
-    /// Reads back bytes that were written.
-    ///
-    /// # Errors
-    /// When they are not there.
-    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
-    }
-
-    /// Makes bytes durable beside a writer that goes on: a handle for another thread.
-    ///
-    /// # Errors
-    /// When the system has no more handles.
-    pub fn handle(&self) -> io::Result<File> {
-        self.file.try_clone()
-    }
-
-    /// What the file looks like now, to be trusted later as long as it looks the same.
-    ///
-    /// # Errors
-    /// When the file system does not answer.
-    pub fn stamp(&self) -> io::Result<Stamp> {
-        Stamp::of(&self.file)
-    }
 }

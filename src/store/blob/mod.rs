@@ -4,6 +4,8 @@
 
 pub mod key;
 pub mod local;
+pub mod staged;
 
 pub use key::BlobKey;
-pub use local::{LocalBlobs, StagedBlob, Stamp};
+pub use local::{LocalBlobs, Stamp};
+pub use staged::StagedBlob;
