@@ -22,6 +22,7 @@ use crate::client::progress::Progress;
 use crate::client::server::{DEFAULT_IDLE, DEFAULT_URL, Server};
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use report::{Failure, Report};
 
@@ -126,10 +127,13 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Talk(command) => command,
     };
     let bar = Arc::new(progress::Shown::new());
+    let listening = runtime.block_on(async { signal(SignalKind::interrupt()) });
+    // Before anything is sent: whoever sees a request may interrupt us.
+    let mut interrupt = listening.context("cannot listen for an interrupt")?;
     let outcome = runtime.block_on(async {
         tokio::select! {
             outcome = dispatch(command, &arguments.common, Arc::clone(&bar) as Arc<dyn Progress>) => Some(outcome),
-            _ = tokio::signal::ctrl_c() => None,
+            _ = interrupt.recv() => None,
         }
     });
     bar.clear();

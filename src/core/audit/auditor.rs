@@ -3,29 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::facts::{ArtifactFacts, CommitmentFacts, FileFacts, LedgerFacts, Presence, RoundFacts, RunFacts};
-use super::finding::{AuditCode, Finding, Severity, Tier};
+use super::finding::{AuditCode, Finding, Tier};
+use super::report::Report;
 use crate::core::checkpoint::Links;
 use crate::core::digest::{BlobDigest, ContentHash, DatasetRoot, RecordHash};
 use crate::core::document::contribution::ContributionRecord;
 use crate::core::document::{Document, Kind};
-
-/// Findings that a report lists; the rest is counted.
-const LISTED: usize = 1000;
-
-/// What an audit came to.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Rounds that were looked at.
-    pub rounds: u64,
-    /// Ledger records that were looked at.
-    pub records: u64,
-    /// The findings, a thousand at most, the gravest kept.
-    pub findings: Vec<Finding>,
-    /// Failures, listed or not.
-    pub failures: u64,
-    /// Warnings, listed or not.
-    pub warnings: u64,
-}
 
 /// An audit under way.
 #[derive(Debug)]
@@ -63,19 +46,7 @@ impl Auditor {
 
     /// Adds a finding of somebody who sees what this machine does not.
     pub fn find(&mut self, finding: Finding) {
-        match finding.code.severity() {
-            Severity::Failure => self.report.failures += 1,
-            Severity::Warning => self.report.warnings += 1,
-            Severity::Information => {}
-        }
-        if self.report.findings.len() < LISTED {
-            self.report.findings.push(finding);
-        } else if finding.code.severity() == Severity::Failure
-            && let Some(lesser) =
-                self.report.findings.iter_mut().rev().find(|kept| kept.code.severity() != Severity::Failure)
-        {
-            *lesser = finding;
-        }
+        self.report.add(finding);
     }
 
     fn add(
@@ -372,30 +343,5 @@ impl Auditor {
         }
         self.add(AuditCode::NotChecked, None, "transparency log and witnesses: this run has none", None, None);
         self.report
-    }
-}
-
-impl Report {
-    /// True when nothing contradicts the history.
-    #[must_use]
-    pub const fn ok(&self) -> bool {
-        self.failures == 0
-    }
-
-    /// The line that says what was verified.
-    #[must_use]
-    pub fn integrity(&self, run: &str) -> String {
-        let span = match self.rounds {
-            0 => "no rounds".to_owned(),
-            1 => "round 0".to_owned(),
-            rounds => format!("rounds 0-{}", rounds - 1),
-        };
-        if self.ok() {
-            return format!("VERIFIED (run {run}, {span}, {} ledger records)", self.records);
-        }
-        let failures = if self.failures == 1 { "1 failure".to_owned() } else { format!("{} failures", self.failures) };
-        let first = self.findings.iter().find(|finding| finding.code.severity() == Severity::Failure);
-        let first = first.map_or_else(String::new, |finding| format!("; first: {} at {}", finding.code, finding.place));
-        format!("FAILED ({failures} in run {run}{first})")
     }
 }

@@ -3,12 +3,14 @@
 //! The server feeds it rows and files, a client what it has downloaded; both draw the same conclusions. It keeps a
 //! few dozen bytes for each round in memory.
 //!
-//! Reading order: [`finding`] (what can be found), [`facts`] (what it is fed), [`auditor`] (the machine).
+//! Reading order: [`finding`] (what can be found), [`facts`] (what it is fed), [`auditor`] (the machine), [`report`] (what it came to).
 
 pub mod auditor;
 pub mod facts;
 pub mod finding;
+pub mod report;
 
-pub use auditor::{Auditor, Report};
+pub use auditor::Auditor;
 pub use facts::{ArtifactFacts, CommitmentFacts, FileFacts, LedgerFacts, Presence, RoundFacts, RunFacts};
 pub use finding::{AuditCode, Finding, Severity, Tier};
+pub use report::Report;
