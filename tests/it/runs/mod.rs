@@ -3,8 +3,14 @@
 mod aborts;
 mod chains;
 mod commits;
+mod documents;
+mod events;
 mod federated;
 mod golden;
+mod hostile;
+mod joining;
 mod ledger;
 mod racing;
+mod recovery;
 mod register;
+mod waiting;
