@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`registry`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on their
 //! way to the disk), [`upload`], [`put`] and [`finish`] (taking in), [`lookup`], [`shelf`] (stored files, open and known
-//! to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`]. Then what rounds are made of: [`run`], [`commit`],
+//! to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`]. Then what rounds are made of: [`run`], [`resolve`], [`commit`],
 //! [`document`], [`check`], [`ledger`], [`news`].
 
 pub mod error;
@@ -30,6 +30,7 @@ pub mod commit;
 pub mod document;
 pub mod ledger;
 pub mod news;
+pub mod resolve;
 pub mod run;
 
 pub use error::ServiceError;
