@@ -70,12 +70,11 @@ impl Registry {
                     (round, artifact, if is_encoder { ENCODER } else { PREDICTOR })
                 }),
             };
-        let (artifact, group) = match place {
-            Some((_, artifact, group)) => (artifact, group.to_owned()),
-            None => {
-                let holder = self.meta.group_holders(hash).await?.into_iter().next();
-                holder.ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?
-            }
+        let (artifact, group) = if let Some((_, artifact, group)) = place {
+            (artifact, group.to_owned())
+        } else {
+            let holder = self.meta.group_holders(hash).await?.into_iter().next();
+            holder.ok_or_else(|| ServiceError::not_found("a parameter group with this hash"))?
         };
         Ok(Resolved {
             content_hash: hash.to_string(),

@@ -152,23 +152,22 @@ impl MetaStore {
             return Ok(Keeping::Done { row, created: false });
         }
         let seq: i64 = sqlx::query_scalar(sql::COUNT_EVENT).bind(name.as_str()).fetch_one(&mut *tx).await?;
-        let row = match existing {
-            Some(row) => row,
-            None => {
-                sqlx::query(sql::INSERT_DOCUMENT)
-                    .bind(name.as_str())
-                    .bind(new.kind)
-                    .bind(new.digest.to_string())
-                    .bind(seq)
-                    .bind(i64::from(new.schema_version))
-                    .bind(signed(new.size))
-                    .bind(new.body)
-                    .bind(new.summary)
-                    .bind(new.at)
-                    .execute(&mut *tx)
-                    .await?;
-                find(&mut tx, name, new.kind, new.digest).await?.ok_or_else(|| corrupt(DOCUMENTS, "digest"))?
-            }
+        let row = if let Some(row) = existing {
+            row
+        } else {
+            sqlx::query(sql::INSERT_DOCUMENT)
+                .bind(name.as_str())
+                .bind(new.kind)
+                .bind(new.digest.to_string())
+                .bind(seq)
+                .bind(i64::from(new.schema_version))
+                .bind(signed(new.size))
+                .bind(new.body)
+                .bind(new.summary)
+                .bind(new.at)
+                .execute(&mut *tx)
+                .await?;
+            find(&mut tx, name, new.kind, new.digest).await?.ok_or_else(|| corrupt(DOCUMENTS, "digest"))?
         };
         if let Some(commitment) = commitment
             && step == Step::Advance

@@ -135,14 +135,14 @@ async fn a_frozen_encoder_is_stored_once() {
     let theta = sha256(&chain[0].groups[0].1);
     assert_eq!(data::number(server.dir(), data::BLOB_ROWS).await, 4);
     assert_eq!(data::blobs(server.dir()).len(), 4);
-    for round in 0..3 {
+    for (round, checkpoint) in chain.iter().enumerate() {
         let told = api.get(&format!("/v1/runs/r/rounds/{round}")).await.json();
         assert_eq!(told["theta_ref"]["content_hash"], theta.as_str());
         // The locator of each round is answered with that round, though all of them hold the same encoder.
         let locator = told["theta_ref"]["locator"].as_str().unwrap();
         let resolved = api.get(&format!("/v1/runs/r/resolve?locator={locator}")).await.json();
         assert_eq!((&resolved["round_index"], &resolved["group"]), (&json!(round), &json!("encoder")));
-        assert_eq!(resolved["artifact"], chain[round].content_hash.as_str());
+        assert_eq!(resolved["artifact"], checkpoint.content_hash.as_str());
     }
     let newest = api.get(&format!("/v1/runs/r/resolve?content_hash={theta}")).await.json();
     assert_eq!((&newest["round_index"], &newest["group"]), (&json!(2), &json!("encoder")));
@@ -312,12 +312,12 @@ async fn commits_are_read_strictly() {
         format!(r#"{{"content_hash":"{hash}","round_index":"0"}}"#),
         format!(r#"{{"content_hash":"{hash}","round_index":NaN}}"#),
         format!(r#"{{"content_hash":"{}","round_index":0}}"#, hash.to_uppercase()),
-        format!(r#"{{"content_hash":"hunter2","round_index":0}}"#),
+        r#"{"content_hash":"hunter2","round_index":0}"#.into(),
         r#"{"round_index":0}"#.into(),
         format!(r#"{{{good},"upload":{}}}"#, "[".repeat(50_000)),
         format!(r#"{{{good},"record":{}"#, r#"{"a":"#.repeat(50_000)),
     ] {
-        let problem = post(body.chars().collect()).await.refused(400, "config_invalid");
+        let problem = post(body).await.refused(400, "config_invalid");
         assert!(!problem.to_string().contains("hunter2"), "{problem}");
     }
     for record in [

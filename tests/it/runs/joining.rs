@@ -77,10 +77,10 @@ async fn locators_are_hints_and_hashes_decide() {
     let hash = |round: usize, group: usize| sha256(&line[round].groups[group].1);
     let resolve = async |query: String| api.get(&format!("/v1/runs/r/resolve?{query}")).await;
     let at = |locator: &str| format!("locator={}", segment(locator));
-    for round in 0..2 {
+    for (round, checkpoint) in line.iter().enumerate() {
         for (index, group) in ["encoder", "predictor"].into_iter().enumerate() {
             let (h2, minted) = (hash(round, index), format!("artifact://acme/r/round-{round:05}/{group}"));
-            let artifact = &line[round].content_hash;
+            let artifact = &checkpoint.content_hash;
             let expected = json!({
                 "content_hash": h2, "locator": minted, "group": group, "round_index": round, "artifact": artifact,
                 "url": format!("/v1/params/{h2}"),
