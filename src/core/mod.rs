@@ -34,4 +34,4 @@ pub mod lineage;
 pub mod locator;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -38,7 +38,7 @@ fn folder() -> PathBuf {
 }
 
 /// The bytes of a file among the vectors.
-pub(in crate::core) fn bytes(path: &str) -> Vec<u8> {
+pub(crate) fn bytes(path: &str) -> Vec<u8> {
     fs::read(folder().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

@@ -75,6 +75,12 @@ impl Registry {
         self.news.closing.send_replace(true);
     }
 
+    /// How many wait for news now.
+    #[must_use]
+    pub fn waiting_for_news(&self) -> usize {
+        self.news.waiting().values().map(watch::Sender::receiver_count).sum()
+    }
+
     /// News of a run after an event; `None` means from now on.
     ///
     /// # Errors
@@ -104,5 +110,26 @@ impl Registry {
             subscription.after = last.seq;
         }
         Ok(events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Options;
+
+    #[tokio::test]
+    async fn a_name_that_is_no_runs_takes_no_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::open(dir.path(), Options::default()).await.unwrap();
+        registry.create_run(br#"{"run":"r","consortium":"c","wmcp_version":"w"}"#).await.unwrap();
+        for name in ["a", "b", "r"] {
+            let heard = registry.subscribe(&name.parse().unwrap(), None).await;
+            assert_eq!(heard.is_ok(), name == "r");
+        }
+        assert_eq!(registry.news.waiting().len(), 1);
+        // The one who listened is gone, so the next news clean up.
+        registry.news.tell(&"r".parse().unwrap());
+        assert_eq!(registry.news.waiting().len(), 0);
     }
 }

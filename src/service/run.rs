@@ -317,3 +317,27 @@ fn view(row: &RunRow) -> Run {
         ledger_count: row.ledger_count,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Options;
+
+    #[tokio::test]
+    async fn what_was_seen_before_a_change_is_not_read_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::open(dir.path(), Options::default()).await.unwrap();
+        registry.create_run(br#"{"run":"r","consortium":"c","wmcp_version":"wmcp-1.0.0"}"#).await.unwrap();
+        let name: Name = "r".parse().unwrap();
+        // One reader looks and is held up; meanwhile something happens; then it writes down what it saw.
+        let before = registry.heads.changes.load(Ordering::Acquire);
+        let seen = Arc::new(registry.look_at(&name).await.unwrap());
+        let manifest = crate::core::tests::bytes("run/run_manifest.json");
+        registry.keep_document(&name, "run-manifest", manifest).await.unwrap();
+        registry.heads.known.insert(name.clone(), (before, seen));
+        assert_eq!(registry.head(&name).await.unwrap().0.event_id, 1);
+        // What was seen since is read from memory.
+        let again = registry.head(&name).await.unwrap().0;
+        assert!(Arc::ptr_eq(&again, &registry.head(&name).await.unwrap().0));
+    }
+}

@@ -55,7 +55,8 @@ mod tests {
     #[test]
     fn every_kind_has_a_step_for_each_version_that_a_reader_may_meet() {
         for kind in Kind::ALL {
-            assert_eq!(steps(*kind).len(), (kind.newest() - kind.oldest()) as usize, "{}", kind.name());
+            let versions = usize::try_from(kind.newest() - kind.oldest()).unwrap();
+            assert_eq!(steps(*kind).len(), versions, "{}", kind.name());
         }
     }
 }

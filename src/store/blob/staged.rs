@@ -211,8 +211,8 @@ mod tests {
         let key = BlobKey::from_bits([7; 16]);
         let mut staged = StagedBlob::begin(file, dir.path().to_owned(), key);
         let mut expected = Vec::new();
-        for (index, len) in [10, LARGE, 1, 3 * LARGE, 0, 17, LARGE + 1].into_iter().enumerate() {
-            let piece = vec![index as u8; len];
+        for (index, len) in (0u8..).zip([10, LARGE, 1, 3 * LARGE, 0, 17, LARGE + 1]) {
+            let piece = vec![index; len];
             expected.extend_from_slice(&piece);
             staged.append(piece.into()).unwrap();
             if index == 3 {

@@ -154,6 +154,12 @@ impl CheckpointBuilder {
         self
     }
 
+    /// Moves on in the numbers, so that what follows differs from what would have been.
+    pub fn skip(mut self, bytes: usize) -> Self {
+        self.rng.bytes(bytes);
+        self
+    }
+
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = count;
         self

@@ -4,6 +4,7 @@ pub mod archive;
 pub mod checkpoint;
 pub mod client;
 pub mod data;
+pub mod events;
 pub mod federation;
 pub mod generated;
 pub mod golden;
