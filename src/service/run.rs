@@ -261,7 +261,7 @@ fn tag(head: &Head) -> String {
     let short = |hash: &Option<String>| hash.as_ref().map_or("none", |hash| &hash[..16]).to_owned();
     let round = head.round_index.map_or_else(|| "none".to_owned(), |round| round.to_string());
     let seed = if head.sketch_seed.is_some() { "-seed" } else { "" };
-    format!(r#"W/"{round}-{}-{}-{}{seed}""#, short(&head.content_hash), short(&head.ledger_tail), head.attempt)
+    format!(r#"W/"{round}-{}-{}{seed}""#, short(&head.content_hash), short(&head.ledger_tail))
 }
 
 pub(super) fn param_ref(pins: &Pins, round: u64, hash: GroupHash, group: &str) -> ParamRef {

@@ -39,7 +39,7 @@ pub struct Waiting {
     ),
     responses(
         (status = 200, description = "The head", body = Head,
-            headers(("ETag" = String, description = "Changes with the round, the ledger and the attempt"))),
+            headers(("ETag" = String, description = "Changes with the round and the ledger; aborts leave it as it is"))),
         (status = 304, description = "Still the same"),
         (status = 400, description = "A parameter cannot be read", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),

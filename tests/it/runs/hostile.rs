@@ -156,7 +156,8 @@ async fn unknown_kinds_are_private_until_shown_otherwise() {
         let problem = answer.refused(422, "residency_violation");
         assert!(!answer.text().contains("hunter2") && !answer.text().contains("kkkk"), "{problem}");
         assert_eq!(problem["invariant"], "INV-RESIDENCY", "{problem}");
-        assert_eq!(problem["fields"]["known"].as_array().unwrap().len(), Kind::ALL.len(), "{problem}");
+        // The kinds of JSON, and the probe.
+        assert_eq!(problem["fields"]["known"].as_array().unwrap().len(), Kind::ALL.len() + 1, "{problem}");
     }
     let records = data::texts(server.dir(), "select detail from audit_records order by id").await;
     assert_eq!(records.len() as i64, audits + kinds.len() as i64);

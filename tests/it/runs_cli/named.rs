@@ -49,16 +49,3 @@ async fn a_locator_leads_to_its_own_round_also_where_others_have_the_same_group(
         assert_eq!(resolved["artifact"], told["content_hash"]);
     }
 }
-
-#[tokio::test]
-async fn whoever_waits_at_a_head_hears_of_an_abort() {
-    let server = TestServer::start().await;
-    frozen(&server.api, 1).await;
-    let head = server.api.get("/v1/runs/r/head").await.expect(StatusCode::OK);
-    let tag = head.header("etag").to_owned();
-    let waiting = server.api.get_with("/v1/runs/r/head?wait=60s", "if-none-match", &tag);
-    let abort = json!({"round_index": 0, "reason_code": "aggregation_failed"});
-    let (told, aborted) = tokio::join!(waiting, post(&server.api, "/v1/runs/r/aborts", &abort));
-    aborted.expect(StatusCode::CREATED);
-    assert_eq!(told.expect(StatusCode::OK).json()["attempt"], 2);
-}
