@@ -141,7 +141,6 @@ async fn unknown_kinds_are_private_until_shown_otherwise() {
         "raw-observation",
         "hunter2",
         "contribution-record",
-        "public-probe",
         "update",
         "hunter2-机器人",
         "participant-agent-round-state",

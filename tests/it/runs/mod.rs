@@ -10,6 +10,7 @@ mod golden;
 mod hostile;
 mod joining;
 mod ledger;
+mod probes;
 mod racing;
 mod recovery;
 mod register;
