@@ -40,7 +40,13 @@ done
 printf '\0\021\042\063\361\104\370\125' >seeds/intake/0
 printf '\003\000\020\040\360\060\100\120' >seeds/intake/1
 
-for target in decoder header tar range intake; do
+find "$golden/manifests" "$golden/commitments" "$golden/reports" "$golden/manifests-negative" -type f -size -64k |
+    while read -r file; do seed document "$file"; done
+find "$golden/ledger" "$golden/ledger-negative" -type f | while read -r file; do seed ledger "$file"; done
+head -n 1 "$golden/ledger/escapes.jsonl" >seeds/ledger/record
+find "$golden/probes" "$golden/probes-negative" -type f | while read -r file; do seed probe "$file"; done
+
+for target in decoder header tar range intake document ledger probe; do
     echo "== $target"
     mkdir -p "corpus/$target"
     cargo +nightly fuzz run "$target" "corpus/$target" "seeds/$target" -- \

@@ -1,3 +1,4 @@
 //! The checks that the fuzz targets run.
 
 pub mod checks;
+pub mod documents;

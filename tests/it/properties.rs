@@ -4,6 +4,8 @@
 
 #[path = "../../fuzz/src/checks.rs"]
 mod checks;
+#[path = "../../fuzz/src/documents.rs"]
+mod documents;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -89,6 +91,44 @@ proptest! {
         }).collect();
         let body = vec![7; usize::try_from(at).unwrap()];
         checks::decoder(&framed(format!("{{{}}}", items.join(",")).as_bytes(), &body));
+    }
+
+    #[test]
+    fn documents_are_read_or_refused(
+        path in select(&["manifests/federated.json", "commitments/six-episodes.json", "reports/eval-full.json",
+            "reports/drift.json", "reports/drift-record.jsonl", "configs/numbers.json"][..]),
+        changes in changes(),
+        junk in vec(any::<u8>(), 0..200),
+        text in "[\\[\\]{}:,\"0-9a-z.eE+\\\\ -]{0,80}",
+    ) {
+        documents::document(&damaged(&crate::support::golden::bytes(path), &changes));
+        documents::document(&junk);
+        documents::document(text.as_bytes());
+    }
+
+    #[test]
+    fn ledgers_are_read_or_refused(
+        path in select(&["ledger/six-rounds.jsonl", "ledger/escapes.jsonl", "ledger/line-separator-id.jsonl"][..]),
+        changes in changes(),
+        name in "\\PC{1,12}",
+    ) {
+        let ledger = crate::support::golden::bytes(path);
+        documents::ledger(&damaged(&ledger, &changes));
+        let root = "b".repeat(64);
+        let name = serde_json::to_string(&name).unwrap();
+        let record = format!(
+            r#"{{"schema_version":1,"round_index":0,"participants":[{name}],"dataset_roots":{{{name}:"{root}"}},"global_model_hash":"{root}","prev_record_hash":null}}"#
+        );
+        documents::ledger(record.as_bytes());
+    }
+
+    #[test]
+    fn probes_do_not_care_for_cuts(
+        path in select(&["probes/fp32.safetensors", "probes/bf16-points.safetensors"][..]),
+        changes in changes(),
+        cut in 0..700usize,
+    ) {
+        documents::probe(&damaged(&crate::support::golden::bytes(path), &changes), cut);
     }
 
     #[test]
