@@ -1,9 +1,9 @@
 //! What the registry does. One file is one thing that a user would name; none of them calls another.
 //!
-//! Reading order: [`registry`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on their
-//! way to the disk), [`upload`], [`put`] and [`finish`] (taking in), [`lookup`], [`shelf`] (stored files, open and known
-//! to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`]. Then what rounds are made of: [`run`], `resolve`,
-//! [`commit`], [`document`], [`probe`], [`check`], [`ledger`], [`news`], [`audit`].
+//! Reading order: [`registry`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on
+//! their way to the disk), [`upload`], [`put`] and [`finish`] (taking in), [`lookup`], [`shelf`] (stored files, open
+//! and known to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`]. Then what rounds are made of:
+//! [`run`], [`resolve`], [`commit`], [`document`], [`probe`], [`check`], [`ledger`], [`news`], [`audit`].
 
 pub mod error;
 pub mod registry;
@@ -32,7 +32,7 @@ pub mod document;
 pub mod ledger;
 pub mod news;
 pub mod probe;
-mod resolve;
+pub mod resolve;
 pub mod run;
 
 pub use error::ServiceError;

@@ -154,7 +154,8 @@ impl Registry {
                     // A coordinator's manifest gives the head its sketch seed.
                     self.heads.changed();
                     self.news.tell(run);
-                    tracing::info!(run.id = %run, document.kind = row.kind, document.digest = %row.digest, "document kept");
+                    tracing::info!(run.id = %run, document.kind = row.kind, document.digest = %row.digest,
+                        "document kept");
                 }
                 Ok((view(run, row), created))
             }

@@ -1,6 +1,6 @@
 //! Rows. Reading order: [`backend`] (connections and transactions), [`sql`] (every statement), then one file for each
-//! aggregate: [`artifact`], [`upload`], [`publish`] (from the one to the other), [`run`], [`commit`] (the one transaction
-//! that makes a round), [`ledger`], [`news`], [`document`], [`audit`].
+//! aggregate: [`artifact`], [`upload`], [`publish`] (from the one to the other), [`run`], [`commit`] (the one
+//! transaction that makes a round), [`ledger`], [`news`], [`document`], [`audit`].
 
 pub mod artifact;
 pub mod audit;

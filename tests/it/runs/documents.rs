@@ -23,8 +23,8 @@ async fn kept(api: &Api, run: &str, kind: &str, document: &Value) -> Value {
     told
 }
 
-/// E4: a coordinator's manifest may learn more roots, and nothing else of it changes; each revision is kept. E1: what it
-/// says of the configuration is what the run is pinned to.
+/// E4: a coordinator's manifest may learn more roots, and nothing else of it changes; each revision is kept. E1: what
+/// it says of the configuration is what the run is pinned to.
 #[tokio::test]
 async fn manifests_are_revised_by_more_roots_alone() {
     let server = TestServer::start().await;
@@ -198,7 +198,11 @@ async fn round_messages_speak_of_rounds_that_are_committed() {
     ] {
         api.keep("r", "round-open", wrong.to_string()).await.refused(409, code);
     }
-    let close = |version: u64, round: u64, made: &str| json!({"schema_version": version, "kind": "round_close", "round_index": round, "global_model_hash": made});
+    let close = |version: u64, round: u64, made: &str| {
+        json!({
+            "schema_version": version, "kind": "round_close", "round_index": round, "global_model_hash": made,
+        })
+    };
     for (round, made) in [(0, &line[0]), (1, &line[1]), (1, &line[0]), (i64::MAX as u64, &line[1])] {
         let wrong = close(2, round, &made.content_hash);
         let problem = api.keep("r", "round-close", wrong.to_string()).await.refused(409, "provenance_failed");

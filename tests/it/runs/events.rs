@@ -29,7 +29,9 @@ async fn what_happens_is_told_in_order() {
     api.abort("r", &abort).await.expect(StatusCode::CREATED);
     let contribution = record(0, &[("silo-α", made_up("a"))], &line[1], None);
     api.commit("r", &commit_of(&line[1], Some(contribution.clone()))).await.expect(StatusCode::CREATED);
-    let close = json!({"schema_version": 2, "kind": "round_close", "round_index": 0, "global_model_hash": line[1].content_hash});
+    let close = json!({
+        "schema_version": 2, "kind": "round_close", "round_index": 0, "global_model_hash": line[1].content_hash,
+    });
     let kept = api.keep("r", "round-close", close.to_string()).await.expect(StatusCode::CREATED).json();
 
     let mut told: Vec<Told> = Vec::new();

@@ -125,7 +125,11 @@ async fn closed(server: &TestServer, rounds: &[Value]) {
     let told: Vec<&Value> = list["rounds"].as_array().unwrap().iter().map(|round| &round["content_hash"]).collect();
     assert_eq!(told, rounds.iter().rev().map(|round| &round["content_hash"]).collect::<Vec<_>>());
     for (index, round) in rounds.iter().enumerate() {
-        let close = |hash: &Value| json!({"schema_version": 2, "kind": "round_close", "round_index": index, "global_model_hash": hash});
+        let close = |hash: &Value| {
+            json!({
+                "schema_version": 2, "kind": "round_close", "round_index": index, "global_model_hash": hash,
+            })
+        };
         let answer = api.keep(RUN, "round-close", close(&round["content_hash"]).to_string()).await;
         assert_eq!(answer.refused(409, "provenance_failed")["fields"]["cause"], "round_off_by_one");
         if let Some(next) = rounds.get(index + 1) {

@@ -29,7 +29,8 @@ async fn refused(api: &Api, run: &str, body: &Value, code: &str) -> Value {
     problem
 }
 
-/// D8: the chain has one beginning, no gap in its links, and rounds that rise. D4: record t belongs to checkpoint t + 1.
+/// D8: the chain has one beginning, no gap in its links, and rounds that rise. D4: record t belongs to checkpoint t +
+/// 1.
 #[tokio::test]
 async fn a_record_continues_the_ledger_or_nothing_is_committed() {
     let server = TestServer::start().await;

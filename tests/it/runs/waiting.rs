@@ -42,8 +42,8 @@ async fn a_commit_ends_every_wait() {
     }
 }
 
-/// C9: followers that always wait for the next head see the last one, however looks and commits fall together. A wake-up
-/// that is lost would hold a follower for the whole of its wait.
+/// C9: followers that always wait for the next head see the last one, however looks and commits fall together. A
+/// wake-up that is lost would hold a follower for the whole of its wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn followers_lose_no_round_between_look_and_wait() {
     let server = TestServer::start().await;
