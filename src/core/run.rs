@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::digest::{BlobDigest, ConfigHash, ContentHash, GroupHash, ProbeHash, Sha256Hash};
+use super::document::residency::free_text;
 use super::error::{DomainError, ErrorCode};
 use super::json::{Fields, Value};
 
@@ -229,7 +230,7 @@ impl WarmStart {
 
     fn fields(fields: &mut Fields) -> Result<Self, DomainError> {
         Ok(Self {
-            release: fields.name("release", 256)?,
+            release: free_text(fields, "release", 256)?,
             encoder_group_hash: fields.digest("encoder_group_hash")?,
             file_hash: fields.optional_digest("file_hash")?,
             source_checkpoint: fields.optional_digest("source_checkpoint")?,

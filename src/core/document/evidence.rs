@@ -1,5 +1,6 @@
 //! Bundles: lists of references to what a claim or a release rests on (Lensemble documentation D09 section 5.4).
 
+use super::residency::{check_text, free_text};
 use crate::core::digest::{BlobDigest, Sha256Hash};
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::json::{Fields, Value};
@@ -51,7 +52,7 @@ pub struct Bundle {
 
 impl Bundle {
     pub(super) fn read_evidence(fields: &mut Fields) -> Result<Self, DomainError> {
-        let name = if fields.has("bundle_id") { Some(fields.name("bundle_id", MAX_NAME)?) } else { None };
+        let name = if fields.has("bundle_id") { Some(free_text(fields, "bundle_id", MAX_NAME)?) } else { None };
         fields.optional("bundle_id");
         let mut references: Vec<Reference> = Vec::new();
         let mut absent: Vec<String> = Vec::new();
@@ -79,11 +80,11 @@ impl Bundle {
     }
 
     pub(super) fn read_release(fields: &mut Fields) -> Result<Self, DomainError> {
-        let name = fields.name("release", MAX_NAME)?;
+        let name = free_text(fields, "release", MAX_NAME)?;
         let mut references = Vec::new();
         for mut item in items(fields, "items")? {
             references.push(Reference {
-                role: item.name("role", MAX_NAME)?,
+                role: free_text(&mut item, "role", MAX_NAME)?,
                 sha256: item.digest("sha256")?,
                 content_hash: item.optional_digest("content_hash")?,
             });
@@ -111,7 +112,10 @@ fn location(item: &mut Fields) -> Result<(), DomainError> {
     for place in ["local", "hub"] {
         match location.optional(place) {
             None => {}
-            Some(Value::String(text)) if (1..=MAX_LOCATION).contains(&text.len()) => places += 1,
+            Some(Value::String(text)) if (1..=MAX_LOCATION).contains(&text.len()) => {
+                check_text(&text)?;
+                places += 1;
+            }
             Some(_) => return Err(location.refuse(place, &format!("must be text of 1 to {MAX_LOCATION} bytes"))),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::kind::{Kind, gate};
+use super::residency::free_text;
 use super::time::time;
 use crate::core::digest::{ContentHash, ProbeHash, Sha256Hash};
 use crate::core::error::{DomainError, ErrorCode};
@@ -51,7 +52,7 @@ impl EvalReport {
     pub(super) fn read(fields: &mut Fields) -> Result<Self, DomainError> {
         let report = Self {
             checkpoint_hash: fields.digest("checkpoint_hash")?,
-            env_id: fields.name("env_id", MAX_NAME)?,
+            env_id: free_text(fields, "env_id", MAX_NAME)?,
             planner: match fields.string("planner")?.as_str() {
                 "cem" => Planner::Cem,
                 "icem" => Planner::Icem,

@@ -5,7 +5,7 @@
 //! sign of it. A refusal tells what kind of thing was found and how much of it, never the thing or the name it had.
 
 use crate::core::error::{DomainError, ErrorCode};
-use crate::core::json::Value;
+use crate::core::json::{Fields, Value};
 
 /// Most numbers that may stand together.
 const MAX_NUMBERS: usize = 64;
@@ -52,6 +52,16 @@ pub fn check_free_form(value: &Value, path: &str) -> Result<(), DomainError> {
 /// `residency_violation`.
 pub fn check_text(text: &str) -> Result<(), DomainError> {
     check_string(text, "the text")
+}
+
+/// A field of at most `most` bytes that says something in words of its writer's own: it must hold no secret.
+///
+/// # Errors
+/// When it is missing or something else; `residency_violation`.
+pub fn free_text(fields: &mut Fields, name: &str, most: usize) -> Result<String, DomainError> {
+    let text = fields.name(name, most)?;
+    check_text(&text)?;
+    Ok(text)
 }
 
 fn violation(path: &str, what: &str) -> DomainError {

@@ -2,6 +2,7 @@
 //!
 //! Versions 1 and 2 of the messages differ in other messages than these two.
 
+use super::residency::free_text;
 use crate::core::digest::{ContentHash, GroupHash, ProbeHash, Sha256Hash};
 use crate::core::error::DomainError;
 use crate::core::json::Fields;
@@ -41,9 +42,9 @@ impl RoundOpen {
         Ok(Self {
             round_index: fields.count("round_index")?,
             theta_ref_hash: fields.digest("theta_ref_hash")?,
-            theta_ref_locator: fields.name("theta_ref_locator", MAX_LOCATOR)?,
+            theta_ref_locator: free_text(fields, "theta_ref_locator", MAX_LOCATOR)?,
             phi_ref_hash: fields.digest("phi_ref_hash")?,
-            phi_ref_locator: fields.name("phi_ref_locator", MAX_LOCATOR)?,
+            phi_ref_locator: free_text(fields, "phi_ref_locator", MAX_LOCATOR)?,
             sketch_seed: fields.count("sketch_seed")?,
             probe_hash: Some(fields.digest("probe_hash")?).filter(|hash| *hash != NO_PROBE),
             landmark_hashes: fields

@@ -176,8 +176,10 @@ impl Registry {
         self.run_row(run).await?;
         let below = cursor.map_or(Ok(u64::MAX), str::parse).map_err(|_| bad_cursor())?;
         let kind = kind.map(canonical_name);
-        let rows = self.meta.documents(run, kind, below, limit).await?;
-        let next_cursor = rows.last().filter(|_| rows.len() == limit as usize).map(|last| last.seq.to_string());
+        let mut rows = self.meta.documents(run, kind, below, limit + 1).await?;
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let next_cursor = rows.last().filter(|_| more).map(|last| last.seq.to_string());
         Ok(Documents { documents: rows.into_iter().map(|row| view(run, row)).collect(), next_cursor })
     }
 
