@@ -89,6 +89,8 @@ pub const PARTICIPANT_COMMITMENTS: &str = "/v1/runs/{run}/participants/{particip
 pub const HEALTHZ: &str = "/healthz";
 /// Ready: database and store answer.
 pub const READYZ: &str = "/readyz";
+/// Figures for Prometheus.
+pub const METRICS: &str = "/metrics";
 /// The description of this interface.
 pub const OPENAPI: &str = "/openapi.json";
 /// The description for people.

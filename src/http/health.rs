@@ -1,4 +1,4 @@
-//! `GET /healthz` and `GET /readyz`
+//! `GET /healthz`, `/readyz` and `/metrics`
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::api::route;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::http::problem::Failure;
 use crate::service::Registry;
+use crate::service::metrics::MEDIA_TYPE;
 
 /// Alive
 ///
@@ -37,4 +38,15 @@ pub async fn get_ready(State(registry): State<Arc<Registry>>) -> Response {
             (StatusCode::SERVICE_UNAVAILABLE, Failure::from(error)).into_response()
         }
     }
+}
+
+/// Figures
+///
+/// What has happened since the start and what is stored now, in the text form of `OpenMetrics`.
+#[expect(clippy::missing_errors_doc, reason = "the comment is the OpenAPI text, which lists the refusals")]
+#[utoipa::path(get, path = route::METRICS, tag = "operation", operation_id = "get_metrics",
+    responses((status = 200, description = "The figures", content_type = "application/openmetrics-text", body = String)))]
+pub async fn get_metrics(State(registry): State<Arc<Registry>>) -> Result<impl IntoResponse, Failure> {
+    let text = registry.metrics_text().await?;
+    Ok(([(header::CONTENT_TYPE, MEDIA_TYPE), (header::CACHE_CONTROL, "no-store")], text))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Router, routing};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
@@ -50,6 +50,7 @@ fn described() -> OpenApiRouter<Arc<Registry>> {
         .routes(routes!(document::check::hash_config))
         .routes(routes!(health::get_health))
         .routes(routes!(health::get_ready))
+        .routes(routes!(health::get_metrics))
 }
 
 /// The description of the interface.
@@ -67,7 +68,7 @@ pub fn router(registry: Arc<Registry>) -> Router {
         .method_not_allowed_fallback(problem::unknown_method)
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn(problem::write_problems))
-        .layer(from_fn(layer::trace))
+        .layer(from_fn_with_state(registry.clone(), layer::trace))
         .layer(from_fn(layer::request_id))
         .with_state(registry)
 }

@@ -1,6 +1,7 @@
 //! A round is committed, or given up.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tracing::Instrument as _;
 
@@ -62,13 +63,16 @@ impl Registry {
         let mut proposal = self.proposal(&told).await?;
         proposal.key = key.map(|key| (key, told.digest(record.as_ref().map(|(record, _)| record))));
         proposal.record = record;
+        let start = Instant::now();
         let committing = self.meta.commit_round(run, &proposal, news).await?;
+        self.metrics.commit_seconds.observe(start.elapsed().as_secs_f64());
         match committing {
             Committing::Done { round, created } => {
                 if created {
                     self.heads.changed();
                     self.memory.forget(told.content_hash);
                     self.news.tell(run);
+                    self.metrics.commits.inc();
                     tracing::info!(run.id = %run, round.index = round.round_index, artifact.hash = %round.content_hash,
                         "round committed");
                     crash_point("commit.answer");
@@ -215,6 +219,7 @@ impl Registry {
                 }
                 self.heads.changed();
                 self.news.tell(run);
+                self.metrics.aborts.inc();
                 tracing::info!(run.id = %run, round.index = row.round_index, code = row.reason_code, "round aborted");
                 Ok(abort_view(row))
             }

@@ -1,6 +1,7 @@
 //! The end of an upload: read back what arrived out of order, judge, make durable, make visible.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::OwnedMutexGuard;
 use tracing::Instrument as _;
@@ -60,11 +61,13 @@ impl Registry {
         }
         check_complete(session, &slots)?;
         let judging = Arc::clone(&cell);
+        let start = Instant::now();
         let (result, mut slots) = tokio::task::spawn_blocking(move || {
             let result = judging.get().map(|session| judge(session, &mut slots));
             (result, slots)
         })
         .await?;
+        self.metrics.verify_seconds.observe(start.elapsed().as_secs_f64());
         match result.unwrap_or_else(|| Err(ServiceError::not_found("the upload session"))) {
             Ok((verified, blobs)) => {
                 let header = (HeaderText::Upload(id), session.header_digest);

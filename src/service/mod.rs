@@ -1,11 +1,12 @@
 //! What the registry does. One file is one thing that a user would name; none of them calls another.
 //!
-//! Reading order: [`registry`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on
+//! Reading order: [`registry`] and [`metrics`] (what they all share), [`session`] (an upload in memory) and [`receive`] (bytes on
 //! their way to the disk), [`upload`], [`put`] and [`finish`] (taking in), [`lookup`], [`shelf`] (stored files, open
 //! and known to be right) and [`fetch`] (giving out), [`verify`] and [`sweep`]. Then what rounds are made of:
 //! [`run`], [`resolve`], [`commit`], [`document`], [`probe`], [`check`], [`ledger`], [`news`], [`audit`].
 
 pub mod error;
+pub mod metrics;
 pub mod registry;
 
 pub mod receive;

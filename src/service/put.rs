@@ -1,6 +1,7 @@
 //! An artifact in one request: the tar of its directory.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -87,7 +88,9 @@ impl Registry {
     }
 
     async fn judge_archive(&self, unpacker: Unpacker) -> Result<Finished, ServiceError> {
+        let start = Instant::now();
         let judged = tokio::task::spawn_blocking(move || unpacker.finish()).await??;
+        self.metrics.verify_seconds.observe(start.elapsed().as_secs_f64());
         let header = (HeaderText::Here(&judged.header_text), judged.header_digest);
         self.publish(&judged.verified, header, judged.blobs).await
     }

@@ -105,6 +105,7 @@ pub(super) fn take(
         staged.reserve(len).map_err(ServiceError::io("reserve space for the file"))?;
     }
     staged.append(chunk.clone()).map_err(ServiceError::io("write the file"))?;
+    registry.metrics.upload_bytes.inc_by(chunk.len() as u64);
     if session.wants(position, start, chunk.len() as u64) {
         lock(&session.intake).absorb(position, start, chunk, Some(intake));
         session.publish_fronts();

@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 
 use super::error::ServiceError;
 use super::lookup::Memory;
+use super::metrics::Metrics;
 use super::news::News;
 use super::run::Heads;
 use super::session::Session;
@@ -56,6 +57,7 @@ pub struct Registry {
     pub(super) shelf: Shelf,
     pub(super) heads: Heads,
     pub(super) news: News,
+    pub(super) metrics: Metrics,
     /// Holds the data directory for this process alone.
     _lock: std::fs::File,
 }
@@ -92,6 +94,7 @@ impl Registry {
             shelf: Shelf::new(),
             heads: Heads::new(),
             news: News::new(),
+            metrics: Metrics::new(),
             _lock: lock,
         }))
     }
@@ -122,6 +125,7 @@ impl Registry {
         if !error.code().is_critical() {
             return;
         }
+        self.metrics.refused(error.code());
         let subject = subject.map_or_else(String::new, |hash| hash.to_string());
         let detail = serde_json::to_string(error.fields()).unwrap_or_default();
         tracing::error!(severity = "CRITICAL", code = %error.code(), artifact.hash = %subject, "{}", error.message());

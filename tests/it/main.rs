@@ -20,6 +20,7 @@ mod history;
 mod home;
 mod hostile;
 mod memory;
+mod metrics;
 mod openapi;
 mod program;
 mod properties;

@@ -226,6 +226,13 @@ statements! {
     OPEN_UPLOADS = "select id, content_hash, expires_at from uploads where state = 'open' and round_index = $1 \
         and coalesce(parent_hash, '') = $2 order by created_at limit 100";
 
+    /// How much there is of everything.
+    STOCK = "select (select count(*) from artifacts), \
+        (select cast(coalesce(sum(size), 0) as bigint) from artifacts), (select count(*) from runs), \
+        (select count(*) from uploads where state = 'open'), \
+        (select cast(coalesce(sum(size), 0) as bigint) from blobs), \
+        (select cast(coalesce(sum(stored), 0) as bigint) from upload_files)";
+
     /// A record of what must never be swallowed.
     INSERT_AUDIT = "insert into audit_records (at, code, subject, detail) values ($1, $2, $3, $4)";
 }
