@@ -14,11 +14,11 @@ use rustix::fs::OFlags;
 
 use super::error::{Error, Kind};
 use super::progress::{Phase, Progress};
-use super::scan::{PIECE, Scan};
 use crate::core::checkpoint::Header;
 use crate::core::digest::BlobDigest;
 use crate::core::error::{DomainError, ErrorCode};
 use crate::core::intake::Verified;
+use crate::core::intake::scan::{PIECE, Scan};
 use crate::core::limits::Limits;
 use crate::core::sha256::Sha256;
 use crate::core::shards;

@@ -11,9 +11,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::directory::{Directory, Reader};
 use super::error::Error;
 use super::progress::Progress;
-use super::scan::{PIECE, Scan};
 use crate::core::error::DomainError;
 use crate::core::intake::Verified;
+use crate::core::intake::scan::{PIECE, Scan};
 use crate::core::limits::Limits;
 use crate::core::safetensors::decoder::Decoder;
 

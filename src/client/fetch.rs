@@ -17,10 +17,10 @@ use super::error::Error;
 use super::offload;
 use super::progress::Progress;
 use super::retry::{Patience, Trouble};
-use super::scan::{PIECE, Scan};
 use super::server::Server;
 use crate::api::route::LINKED_SIZE;
 use crate::core::error::DomainError;
+use crate::core::intake::scan::{PIECE, Scan};
 use crate::core::sha256::Sha256;
 
 /// What is to be fetched.

@@ -14,13 +14,13 @@ use super::fetch::{Digests, Fetch, Remote, Sink, lock, tag_name, whole_length};
 use super::offload::blocking;
 use super::progress::{Phase, Progress};
 use super::pull::{Pull, Pulled, PulledGroup};
-use super::scan::PIECE;
 use super::staging::{self, Staging, check_room, parent};
 use crate::api::artifact::Artifact;
 use crate::api::route;
 use crate::core::checkpoint::SHARED_GROUPS;
 use crate::core::digest::GroupHash;
 use crate::core::error::DomainError;
+use crate::core::intake::scan::PIECE;
 use crate::core::sha256::Sha256;
 
 impl Pull<'_> {

@@ -1,7 +1,7 @@
 //! The client: reads and verifies artifact directories, sends them and fetches them.
 //!
 //! In reading order: what goes wrong ([`error`]) and what is told meanwhile ([`progress`]); a directory on disk
-//! ([`directory`], on top of `scan`); the server as seen from here ([`server`], `retry`); the two operations
+//! ([`directory`]); the server as seen from here ([`server`], `retry`); the two operations
 //! ([`push`] with `feed`, `session` and `memory`; [`pull`] with `download`, `group`, `fetch` and `staging`);
 //! `lock` and `offload` serve both. Runs ([`run`], [`commit`], [`document`], `wait`) stand beside them, and `resolve`
 //! leads from the name of a round to the hash that [`pull`] fetches. [`audit`] checks a whole history.
@@ -11,7 +11,6 @@ pub mod error;
 pub mod progress;
 
 pub mod directory;
-mod scan;
 
 mod retry;
 pub mod server;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::error::ServiceError;
 use super::lookup::{files, groups};
 use super::registry::{Registry, now_micros, rfc3339};
-use super::session::{READ_BACK, chunk_len};
 use crate::api::artifact::{Verification, VerifyAnswer};
 use crate::core::checkpoint::Header;
 use crate::core::digest::{BlobDigest, ContentHash};
 use crate::core::error::DomainError;
-use crate::core::intake::{FileIntake, Intake, Verified, hash_mismatch};
+use crate::core::intake::scan::{PIECE, Scan};
+use crate::core::intake::{Verified, hash_mismatch};
 use crate::core::limits::Limits;
 use crate::store::blob::BlobKey;
 
@@ -92,32 +92,23 @@ impl Registry {
 /// All hashes of an artifact from its header and files. Blocks.
 pub(super) fn recompute(text: &[u8], files: &[File]) -> Result<Verified, DomainError> {
     let header = Arc::new(Header::parse(text, &Limits::STORED)?);
-    let mut intake = Intake::new(Arc::clone(&header));
-    let mut buffer = vec![0; READ_BACK];
+    let mut scan = Scan::new(header, vec![None; files.len()], Limits::STORED);
+    let mut buffer = vec![0; PIECE];
     let unreadable = |_| DomainError::integrity("a stored file cannot be read");
-    let mut taken = Vec::with_capacity(files.len());
     for (index, file) in files.iter().enumerate() {
-        let mut own = FileIntake::new(&header, index, None, &Limits::STORED);
         loop {
-            let at = own.seen();
-            let read = file.read_at(&mut buffer, at).map_err(unreadable)?;
+            let read = file.read_at(&mut buffer, scan.seen(index)).map_err(unreadable)?;
             if read == 0 {
                 break;
             }
-            if own.check(&buffer[..read])?
-                && let Some(container) = own.container()
-            {
-                intake.place(index, container)?;
-            }
-            intake.absorb(index, at, &buffer[..read], Some(&mut own));
+            scan.take(index, &buffer[..read])?;
         }
-        taken.push(own);
     }
-    while let Some(extent) = intake.pending() {
-        let take = chunk_len(&buffer, extent.len);
+    while let Some(extent) = scan.pending() {
+        let piece = &mut buffer[..usize::try_from(extent.len).unwrap_or(PIECE)];
         let file = files.get(extent.file).ok_or_else(|| DomainError::integrity("a stored file is missing"))?;
-        file.read_exact_at(&mut buffer[..take], extent.start).map_err(unreadable)?;
-        intake.absorb(extent.file, extent.start, &buffer[..take], None);
+        file.read_exact_at(piece, extent.start).map_err(unreadable)?;
+        scan.take_again(extent, piece);
     }
-    intake.finish(&taken.iter().collect::<Vec<_>>(), None)
+    scan.finish(None)
 }

@@ -6,10 +6,12 @@
 //!
 //! [`Verified`] can be made only here, after every promise of the header has been kept.
 //!
-//! Reading order: [`mod@file`] (one file as it arrives), [`artifact`] (what its files share).
+//! Reading order: [`mod@file`] (one file as it arrives), [`artifact`] (what its files share),
+//! [`scan`] (files at hand, one after the other).
 
 pub mod artifact;
 pub mod file;
+pub mod scan;
 
 pub use artifact::{Intake, Verified, VerifiedFile, VerifiedGroup, hash_mismatch};
 pub use file::FileIntake;
