@@ -229,11 +229,14 @@ pub struct Abort {
     pub aborted_at: String,
 }
 
-/// The newest aborts of a run, newest first.
+/// A page of aborts, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Aborts {
     /// The aborts.
     pub aborts: Vec<Abort>,
+    /// What to send as `cursor` for the next page; null on the last.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
 }
 
 /// Where a locator leads.

@@ -10,7 +10,7 @@ use crate::core::audit::Tier;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::report::{Failure, Report};
+use super::report::{Failure, Report, plain};
 use super::{Common, Patience};
 
 /// How the program ends with `--strict` when there are only warnings.
@@ -59,7 +59,7 @@ impl Audit {
             Depth::Full => Tier::Full,
             Depth::Deep => Tier::Deep,
         };
-        let outcome = audit(&server, &self.run, tier, progress).await?;
+        let outcome = audit(&server, &self.run, tier, progress).await.map_err(Failure::unchecked)?;
         let exit = match (outcome.failures, outcome.warnings) {
             (0, 0) => 0,
             (0, _) if self.strict => ONLY_WARNINGS,
@@ -80,7 +80,7 @@ fn text(outcome: &Outcome, colours: bool) -> String {
             lines.push(format!("{} {}", paint(colour, mark), line(finding)));
             for (what, value) in [("expected", &finding.expected), ("found", &finding.found)] {
                 if let (Some(value), "failure") = (value, severity) {
-                    lines.push(format!("    {what:8}  {value}"));
+                    lines.push(format!("    {what:8}  {}", plain(value)));
                 }
             }
         }
@@ -93,12 +93,13 @@ fn text(outcome: &Outcome, colours: bool) -> String {
         lines.push(String::new());
     }
     let colour = if outcome.ok { "32" } else { "31" };
-    lines.push(format!("Integrity: {}", paint(colour, &outcome.integrity)));
+    lines.push(format!("Integrity: {}", paint(colour, &plain(&outcome.integrity))));
     lines.push(format!("Assurance: {}", outcome.assurance));
     lines.join("\n")
 }
 
 fn line(finding: &Finding) -> String {
     let round = finding.round_index.map_or_else(String::new, |round| format!(" round {round}:"));
-    format!("{:28}{round} {} ({})", finding.code, finding.place, finding.message)
+    // A participant chooses its name, and so a part of the place.
+    format!("{:28}{round} {} ({})", finding.code, plain(&finding.place), finding.message)
 }

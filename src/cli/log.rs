@@ -40,9 +40,8 @@ impl Log {
         let run = RemoteRun::new(&server, &self.run, progress)?;
         let most = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let rounds = run.rounds(most).await?;
-        let mut aborts = run.aborts().await?;
         let oldest = rounds.last().map_or(0, |round| round.round_index);
-        aborts.retain(|abort| abort.round_index >= oldest);
+        let aborts = run.aborts(oldest).await?;
         // How many took part is worth a glance, not a failure.
         let records =
             if rounds.iter().any(|round| round.record_hash.is_some()) { run.records().await.ok() } else { None };

@@ -31,6 +31,7 @@ Exit codes:
   0    done
   1    the thing that was checked is wrong, or the server refuses it
   2    could not run: wrong usage, a server that cannot be reached, a full disk
+  3    with --strict, only warnings (`cairn audit`)
   130  interrupted; the same command continues where it stopped
 
 Examples:

@@ -25,11 +25,13 @@ pub(super) struct Failure {
     error: Box<Error>,
     /// What the JSON object holds beside the error.
     beside: Map<String, Value>,
+    /// Whether it says nothing about the thing that was to be checked, whatever the server thinks.
+    unchecked: bool,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error: Box::new(error), beside: Map::new() }
+        Self { error: Box::new(error), beside: Map::new(), unchecked: false }
     }
 }
 
@@ -37,13 +39,18 @@ impl Failure {
     /// A failure of a command that has done something before.
     pub(super) fn beside(error: Error, done: Value) -> Self {
         let beside = if let Value::Object(done) = done { done } else { Map::new() };
-        Self { error: Box::new(error), beside }
+        Self { error: Box::new(error), beside, unchecked: false }
     }
 
     /// A failure whose JSON says `"ok": false`.
     pub(super) fn not_ok(error: Error) -> Self {
         let beside = Map::from_iter([("ok".to_owned(), Value::Bool(false))]);
-        Self { error: Box::new(error), beside }
+        Self { error: Box::new(error), beside, unchecked: false }
+    }
+
+    /// A failure of a check that did not take place.
+    pub(super) fn unchecked(error: Error) -> Self {
+        Self { error: Box::new(error), beside: Map::new(), unchecked: true }
     }
 }
 
@@ -70,7 +77,7 @@ pub(super) fn fail(failure: &Failure, json: bool) -> ExitCode {
         object.insert("error".to_owned(), serde_json::to_value(problem).unwrap_or_default());
         print(&Value::Object(object).to_string());
     }
-    ExitCode::from(if failure.error.is_verdict() { 1 } else { 2 })
+    ExitCode::from(if failure.error.is_verdict() && !failure.unchecked { 1 } else { 2 })
 }
 
 /// Says that the person stopped it.

@@ -12,13 +12,14 @@ use super::progress::{Phase, Progress, Silent};
 use super::pull::pull;
 use super::reference::Reference;
 use super::retry::{Trouble, patiently};
+use super::run::RemoteRun;
 use super::server::Server;
 use crate::api::artifact::Artifact;
 use crate::api::audit::Audit;
 use crate::api::route;
-use crate::api::run::{Aborts, Commitments, Head, NewRun, Round, Rounds, Run};
+use crate::api::run::{Commitments, Head, NewRun, Round, Rounds, Run};
 use crate::core::audit::{
-    ArtifactFacts, AuditCode, Auditor, CommitmentFacts, FileFacts, Finding, LedgerFacts, Presence, RoundFacts,
+    ArtifactFacts, AuditCode, Auditor, CommitmentFacts, FileFacts, Finding, LedgerFacts, Presence, Report, RoundFacts,
     RunFacts, Tier,
 };
 use crate::core::checkpoint::Links;
@@ -58,19 +59,23 @@ struct Auditing<'a> {
 }
 
 impl Auditing<'_> {
-    async fn report(&self) -> Result<crate::core::audit::Report, Error> {
+    async fn report(&self) -> Result<Report, Error> {
         let run: Run = self.get(&route::run(self.run.as_str())).await?;
         // What is committed from here on is not part of this audit.
         let head: Head = self.get(&self.part("head")).await?;
+        // Pins that no registration could have had.
+        let Ok(pins) = pins(run) else { return Ok(Report::unreadable("pins of the run")) };
         let facts = RunFacts {
-            pins: pins(run)?,
+            pins,
             head: match (head.round_index, &head.content_hash) {
                 (Some(round), Some(hash)) => Some((round, parse(hash)?)),
                 _ => None,
             },
             ledger_tail: head.ledger_tail.as_deref().map(parse).transpose()?,
             ledger_count: head.ledger_count,
+            ledger_round: head.ledger_round,
             event_seq: None,
+            aborts: 0,
             tier: self.tier,
         };
         let mut auditor = Auditor::new(facts);
@@ -110,9 +115,9 @@ impl Auditing<'_> {
     }
 
     async fn aborts(&self, auditor: &mut Auditor) -> Result<BTreeMap<u64, u64>, Error> {
-        let told: Aborts = self.get(&self.part("aborts")).await?;
+        let told = RemoteRun::new(self.server, self.run.as_str(), self.progress)?.aborts(0).await?;
         let mut aborts = BTreeMap::new();
-        for abort in told.aborts {
+        for abort in told {
             *aborts.entry(abort.round_index).or_insert(0) += 1;
         }
         for (round, count) in &aborts {
@@ -174,6 +179,7 @@ impl Auditing<'_> {
             phi: round.phi_ref.as_ref().map(|phi| parse(&phi.content_hash)).transpose()?,
             size: round.size,
             attempt: round.attempt,
+            committed_at: None,
             aborts: round.round_index.checked_sub(1).and_then(|trained| aborts.get(&trained)).copied().unwrap_or(0),
             header,
             artifact,
@@ -201,6 +207,7 @@ impl Auditing<'_> {
             phi: group("predictor").map(|group| parse(&group.group_hash)).transpose()?,
             files,
             recomputed,
+            diverging: Vec::new(),
         })
     }
 
@@ -251,6 +258,7 @@ impl Auditing<'_> {
                 from_round: held.from_round,
                 root: parse(&held.merkle_root)?,
                 digest: parse(&held.digest)?,
+                received_at: None,
                 document: document.flatten(),
             });
         }
@@ -323,6 +331,7 @@ fn unreadable(round: &Round) -> Result<ArtifactFacts, Error> {
             presence: Presence::Damaged,
         }],
         recomputed: None,
+        diverging: Vec::new(),
     })
 }
 

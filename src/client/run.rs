@@ -129,13 +129,23 @@ impl<'a> RemoteRun<'a> {
         }
     }
 
-    /// Its newest aborts, newest first.
+    /// Its aborts, newest first, down to those of one round.
     ///
     /// # Errors
     /// As [`Self::show`].
-    pub async fn aborts(&self) -> Result<Vec<Abort>, Error> {
-        let answer: Aborts = self.get(self.part("aborts")).await?;
-        Ok(answer.aborts)
+    pub async fn aborts(&self, oldest: u64) -> Result<Vec<Abort>, Error> {
+        let mut aborts = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let answer: Aborts = self.get(page(self.part("aborts"), PAGE, cursor.as_deref())).await?;
+            aborts.extend(answer.aborts);
+            cursor = answer.next_cursor;
+            let enough = aborts.last().is_none_or(|last: &Abort| last.round_index < oldest);
+            if cursor.is_none() || enough {
+                aborts.retain(|abort| abort.round_index >= oldest);
+                return Ok(aborts);
+            }
+        }
     }
 
     /// Its contribution records, oldest first.

@@ -102,6 +102,8 @@ pub struct Links {
     pub wmcp_version: String,
     /// Hash of the run's configuration.
     pub config_hash: ConfigHash,
+    /// The version in the file.
+    pub schema_version: u32,
 }
 
 impl Links {

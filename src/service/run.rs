@@ -26,9 +26,6 @@ pub(super) const PREDICTOR: &str = "predictor";
 /// Heads kept in memory.
 const REMEMBERED: usize = 1000;
 
-/// Aborts in one answer.
-const ABORTS: u32 = 1000;
-
 /// What runs stand at, as long as nothing has happened to any of them.
 ///
 /// A head is believed only while the count is the one from before it was looked at: whoever looked at the database
@@ -231,13 +228,18 @@ impl Registry {
         Ok(round_view(&row.pins, &round.ok_or_else(|| ServiceError::not_found("this round of the run"))?))
     }
 
-    /// The newest aborts of a run.
+    /// Aborts, newest first.
     ///
     /// # Errors
-    /// When there is no run of this name.
-    pub async fn aborts(&self, name: &Name) -> Result<Aborts, ServiceError> {
+    /// When there is no run of this name, or the cursor is none of ours.
+    pub async fn aborts(&self, name: &Name, cursor: Option<&str>, limit: u32) -> Result<Aborts, ServiceError> {
         self.run_row(name).await?;
-        Ok(Aborts { aborts: self.meta.aborts(name, ABORTS).await?.into_iter().map(abort_view).collect() })
+        let below = cursor.map_or(Ok(u64::MAX), str::parse).map_err(|_| bad_cursor())?;
+        let mut rows = self.meta.aborts(name, below, limit + 1).await?;
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let next_cursor = rows.last().filter(|_| more).map(|last| last.event_seq.to_string());
+        Ok(Aborts { aborts: rows.into_iter().map(abort_view).collect(), next_cursor })
     }
 }
 

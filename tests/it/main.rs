@@ -9,6 +9,7 @@
 #![expect(unreachable_pub, reason = "modules of a test are no interface")]
 
 mod artifact;
+mod audit_doc;
 mod configs;
 mod crash;
 mod database;

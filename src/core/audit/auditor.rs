@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{ArtifactFacts, CommitmentFacts, FileFacts, LedgerFacts, Presence, RoundFacts, RunFacts};
 use super::finding::{AuditCode, Finding, Tier};
+use super::news::News;
 use super::report::Report;
 use crate::core::checkpoint::Links;
 use crate::core::digest::{BlobDigest, ContentHash, DatasetRoot, RecordHash};
@@ -13,15 +14,15 @@ use crate::core::document::{Document, Kind};
 /// An audit under way.
 #[derive(Debug)]
 pub struct Auditor {
-    run: RunFacts,
-    report: Report,
+    pub(super) run: RunFacts,
+    pub(super) report: Report,
     /// The round before; its hash is `None` when it could not be read.
     last: Option<(u64, Option<ContentHash>)>,
     /// H1 by round: what ledger records and news are held against. A few dozen bytes for each round.
-    hashes: BTreeMap<u64, ContentHash>,
-    /// News of commits so far, and the place of the last news.
-    told: u64,
-    last_event: u64,
+    pub(super) hashes: BTreeMap<u64, ContentHash>,
+    pub(super) news: News,
+    /// Whether the run has grown since the audit began.
+    pub(super) growing: bool,
     /// By participant, then by the first round.
     commitments: BTreeMap<String, BTreeMap<u64, DatasetRoot>>,
     tail: Option<(RecordHash, u64)>,
@@ -37,8 +38,8 @@ impl Auditor {
             report,
             last: None,
             hashes: BTreeMap::new(),
-            told: 0,
-            last_event: 0,
+            news: News::default(),
+            growing: false,
             commitments: BTreeMap::new(),
             tail: None,
         }
@@ -49,7 +50,12 @@ impl Auditor {
         self.report.add(finding);
     }
 
-    fn add(
+    /// What is read from here on may be newer than the audit.
+    pub const fn grows(&mut self) {
+        self.growing = true;
+    }
+
+    pub(super) fn add(
         &mut self,
         code: AuditCode,
         round: Option<u64>,
@@ -97,6 +103,7 @@ impl Auditor {
         }
         self.last = Some((index, Some(facts.content_hash)));
         self.hashes.insert(index, facts.content_hash);
+        self.news.expect(&self.run.pins, facts);
     }
 
     fn chain(&mut self, facts: &RoundFacts) {
@@ -106,8 +113,8 @@ impl Auditor {
                 let found = facts.parent_hash.map(|hash| hash.to_string());
                 self.add(AuditCode::LineageNoGenesis, Some(index), "round 0", None, found);
             }
-            Some((before, _)) if index != before + 1 => {
-                self.same(AuditCode::RoundReordered, index, "round index", (Some(before + 1), Some(index)));
+            Some((before, _)) if before.checked_add(1) != Some(index) => {
+                self.same(AuditCode::RoundReordered, index, "round index", (before.checked_add(1), Some(index)));
             }
             Some((_, hash)) if facts.parent_hash.is_none() => {
                 self.add(AuditCode::ParentOrphan, Some(index), "parent", hash.map(|hash| hash.to_string()), None);
@@ -179,6 +186,10 @@ impl Auditor {
         for file in &artifact.files {
             self.file(index, file);
         }
+        for other in &artifact.diverging {
+            let (expected, found) = (Some(other.expected.clone()), Some(other.found.clone()));
+            self.add(code, Some(index), other.place, expected, found);
+        }
         if artifact.recomputed == Some(false) {
             let expected = Some(facts.content_hash.to_string());
             self.add(AuditCode::BlobHashMismatch, Some(index), "hashes recomputed from the bytes", expected, None);
@@ -224,35 +235,17 @@ impl Auditor {
                 }
             }
         }
+        if !self.declared(&facts.participant) {
+            self.add(AuditCode::StateDiverges, round, &place, Some("a declared participant".to_owned()), None);
+        }
+        self.commitment_is_told(facts, &place);
         let held = self.commitments.entry(facts.participant.clone()).or_default();
         held.insert(facts.from_round, facts.root);
     }
 
-    /// The next piece of news, oldest first: none is missing, and each commit is told as it was.
-    pub fn event(&mut self, seq: u64, kind: &str, data: &str) {
-        #[derive(serde::Deserialize)]
-        struct Committed {
-            round_index: u64,
-            content_hash: ContentHash,
-        }
-        let place = format!("event {seq}");
-        if seq != self.last_event + 1 {
-            let expected = Some((self.last_event + 1).to_string());
-            self.add(AuditCode::StateDiverges, None, &place, expected, Some(seq.to_string()));
-        }
-        self.last_event = seq;
-        if kind != "checkpoint.committed" {
-            return;
-        }
-        self.told += 1;
-        match serde_json::from_str::<Committed>(data) {
-            Ok(told) => {
-                let held = self.hashes.get(&told.round_index).copied();
-                let pair = (held, Some(told.content_hash));
-                self.same(AuditCode::StateDiverges, told.round_index, &place, pair);
-            }
-            Err(_) => self.add(AuditCode::EntryMalformed, None, &place, None, None),
-        }
+    fn declared(&self, participant: &str) -> bool {
+        let declared = &self.run.pins.participants;
+        declared.is_empty() || declared.iter().any(|name| name == participant)
     }
 
     /// The next line of the ledger.
@@ -282,7 +275,8 @@ impl Auditor {
             let expected = self.tail.map(|(hash, _)| hash.to_string());
             self.add(code, Some(round), &place, expected, record.prev_record_hash.map(|prev| prev.to_string()));
         }
-        let made = self.hashes.get(&(round + 1)).copied();
+        self.record_is_told(round, &hash.to_string(), &place);
+        let made = round.checked_add(1).and_then(|next| self.hashes.get(&next)).copied();
         let pair = (made, Some(record.global_model_hash));
         self.same(AuditCode::RoundContributionsMismatch, round, &place, pair);
         for (participant, root) in &record.dataset_roots {
@@ -290,6 +284,10 @@ impl Auditor {
             let pair = (held.map(|(_, root)| *root), Some(*root));
             let place = format!("data-set root of {participant}");
             self.same(AuditCode::RoundContributionsMismatch, round, &place, pair);
+        }
+        for participant in record.participants.iter().filter(|name| !self.declared(name)).cloned().collect::<Vec<_>>() {
+            let place = format!("contributor {participant}");
+            self.add(AuditCode::RoundContributionsMismatch, Some(round), &place, None, Some(participant));
         }
         let present = record.participants.len() as u64;
         if let Some(minimum) = self.run.pins.min_participants.filter(|minimum| present < *minimum) {
@@ -309,6 +307,12 @@ impl Auditor {
             self.add(AuditCode::HeadMismatch, None, "head", expected, found);
         }
         let tail = self.tail.map(|(hash, _)| hash);
+        let last = self.tail.map(|(_, round)| round);
+        if self.run.ledger_round != last {
+            let (expected, found) =
+                (last.map(|round| round.to_string()), self.run.ledger_round.map(|round| round.to_string()));
+            self.add(AuditCode::LedgerChainBroken, None, "round of the last record", expected, found);
+        }
         if self.run.ledger_tail != tail || self.run.ledger_count != self.report.records {
             let end = |hash: Option<RecordHash>, count: u64| {
                 Some(format!("{count} records, {}", hash.map_or_else(|| "none".to_owned(), |hash| hash.to_string())))
@@ -317,13 +321,7 @@ impl Auditor {
             let found = end(tail, self.report.records);
             self.add(AuditCode::LedgerChainBroken, None, "end of the ledger", expected, found);
         }
-        if let Some(seq) = self.run.event_seq {
-            let expected = format!("{} commits, {seq} events", self.report.rounds);
-            let found = format!("{} commits, {} events", self.told, self.last_event);
-            if expected != found {
-                self.add(AuditCode::StateDiverges, None, "events", Some(expected), Some(found));
-            }
-        }
+        self.events_end();
         let changed: Vec<_> = self
             .commitments
             .iter()

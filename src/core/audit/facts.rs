@@ -16,8 +16,12 @@ pub struct RunFacts {
     pub ledger_tail: Option<RecordHash>,
     /// Records in the ledger.
     pub ledger_count: u64,
+    /// The round of the last ledger record.
+    pub ledger_round: Option<u64>,
     /// Pieces of news, when they are looked at.
     pub event_seq: Option<u64>,
+    /// Aborts, when news are looked at.
+    pub aborts: u64,
     /// How much is looked at.
     pub tier: Tier,
 }
@@ -69,6 +73,36 @@ pub struct ArtifactFacts {
     pub files: Vec<FileFacts>,
     /// True when every hash was recomputed from the bytes and agreed, false when one did not; `None` when not tried.
     pub recomputed: Option<bool>,
+    /// Columns that say something else than the header or the bytes do.
+    pub diverging: Vec<Divergence>,
+}
+
+/// Two places that must say the same.
+#[derive(Clone, Debug)]
+pub struct Divergence {
+    /// Which of them is doubted.
+    pub place: &'static str,
+    /// What it should say.
+    pub expected: String,
+    /// What it says.
+    pub found: String,
+}
+
+/// A piece of news and the rows that it tells of.
+#[derive(Clone, Debug)]
+pub struct EventFacts {
+    /// Its number.
+    pub seq: u64,
+    /// What happened.
+    pub kind: String,
+    /// When, in microseconds since 1970.
+    pub at: i64,
+    /// What is told, as JSON.
+    pub data: String,
+    /// The abort of this number: what its news must say, and when it was.
+    pub abort: Option<(serde_json::Value, i64)>,
+    /// The document of this number: what its news must say, and when it came.
+    pub document: Option<(serde_json::Value, i64)>,
 }
 
 /// What is claimed of a round.
@@ -90,6 +124,8 @@ pub struct RoundFacts {
     pub size: u64,
     /// Which attempt succeeded.
     pub attempt: u64,
+    /// When it was committed, in microseconds since 1970, where that is known as exactly.
+    pub committed_at: Option<i64>,
     /// Aborts of the round before it.
     pub aborts: u64,
     /// SHA-256 of the header that is there, and what it says; `None` when it is gone.
@@ -124,6 +160,8 @@ pub struct CommitmentFacts {
     pub root: DatasetRoot,
     /// SHA-256 of the document as it is claimed.
     pub digest: BlobDigest,
+    /// When it came, in microseconds since 1970, where that is known as exactly.
+    pub received_at: Option<i64>,
     /// The document's bytes; `None` when they are gone.
     pub document: Option<Vec<u8>>,
 }

@@ -1,6 +1,6 @@
 //! What an audit came to.
 
-use super::finding::{Finding, Severity};
+use super::finding::{AuditCode, Finding, Severity};
 
 /// Findings that a report lists; the rest is counted.
 const LISTED: usize = 1000;
@@ -21,6 +21,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report of an audit that could not begin: nothing else can be held against what cannot be read.
+    #[must_use]
+    pub fn unreadable(place: &str) -> Self {
+        let code = AuditCode::EntryMalformed;
+        let finding = Finding { code, round_index: None, expected: None, found: None, place: place.to_owned() };
+        Self { rounds: 0, records: 0, findings: vec![finding], failures: 1, warnings: 0 }
+    }
+
     /// Takes one more finding.
     pub(super) fn add(&mut self, finding: Finding) {
         match finding.code.severity() {

@@ -11,7 +11,9 @@ use axum::response::IntoResponse;
 use crate::api::problem::Problem;
 use crate::api::route;
 use crate::api::run::{Abort, Aborts, NewAbort};
-use crate::http::extract::{Segments, media_type, run_name, small_body, small_json, text_header};
+use crate::http::extract::{
+    Paging, Query, Segments, media_type, next_page, run_name, small_body, small_json, text_header,
+};
 use crate::http::problem::Failure;
 use crate::service::Registry;
 
@@ -52,15 +54,26 @@ pub async fn abort_round(
 /// The newest thousand, newest first.
 #[utoipa::path(
     get, path = route::ABORTS, tag = "runs", operation_id = "list_aborts",
-    params(("run" = String, Path, description = "The run's name")),
+    params(
+        ("run" = String, Path, description = "The run's name"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000, 100 when absent"),
+        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the page before"),
+    ),
     responses(
-        (status = 200, description = "The aborts", body = Aborts),
+        (status = 200, description = "A page of aborts", body = Aborts,
+            headers(("Link" = String, description = "The next page, if there is one"))),
+        (status = 400, description = "A parameter cannot be read", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "Not in this registry", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn list_aborts(
     State(registry): State<Arc<Registry>>,
     Segments(run): Segments<String>,
-) -> Result<Json<Aborts>, Failure> {
-    Ok(Json(registry.aborts(&run_name(&run)?).await?))
+    Query(paging): Query<Paging>,
+) -> Result<impl IntoResponse, Failure> {
+    let limit = paging.entries()?;
+    let name = run_name(&run)?;
+    let aborts = registry.aborts(&name, paging.cursor.as_deref(), limit).await?;
+    let path = route::of_run(name.as_str(), "aborts");
+    Ok((next_page(&path, limit, aborts.next_cursor.as_deref()), Json(aborts)))
 }

@@ -249,7 +249,7 @@ fn canonical_name(kind: &str) -> &str {
 }
 
 /// What a list shows of a document. A manifest's begins with its mode, by which it is found.
-fn summary(document: &Document, missing: &[String]) -> String {
+pub(super) fn summary(document: &Document, missing: &[String]) -> String {
     let value = match document {
         Document::RunManifest(manifest) => {
             let mode = manifest.run_mode.as_str();

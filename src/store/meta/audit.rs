@@ -18,13 +18,19 @@ pub struct AuditRow {
     pub header_digest: String,
     pub theta_hash: Option<String>,
     pub phi_hash: Option<String>,
+    pub structure: String,
+    pub schema_version: i64,
     pub size: i64,
     pub attempt: i64,
+    pub committed_at: i64,
     pub header: Option<Vec<u8>>,
     pub own_digest: Option<String>,
     pub own_round: Option<i64>,
     pub own_parent: Option<String>,
     pub own_size: Option<i64>,
+    pub own_config: Option<String>,
+    pub own_schema: Option<i64>,
+    pub own_tensors: Option<i64>,
 }
 
 /// A file of a round's artifact, beside its blob.
@@ -46,6 +52,8 @@ pub struct AuditGroupRow {
     pub round_index: i64,
     pub name: String,
     pub group_hash: String,
+    pub size: i64,
+    pub tensor_count: i64,
 }
 
 /// Some rounds with everything that belongs to them.
@@ -59,8 +67,41 @@ pub struct AuditPage {
     pub groups: Vec<AuditGroupRow>,
 }
 
-/// A document with its bytes: its place, kind, digest and body.
-pub type AuditDocument = (i64, String, String, Option<Vec<u8>>);
+/// A document with its bytes, or with the blob that holds them.
+#[derive(Clone, Debug, sqlx::FromRow)]
+#[expect(missing_docs, reason = "the columns of documents and blobs")]
+pub struct AuditDocument {
+    pub seq: i64,
+    pub kind: String,
+    pub digest: String,
+    pub schema_version: i64,
+    pub size: i64,
+    pub summary: String,
+    pub body: Option<Vec<u8>>,
+    pub blob_key: Option<String>,
+    pub blob_size: Option<i64>,
+    pub damaged_at: Option<i64>,
+    /// Whether there is news at its place.
+    pub told: bool,
+}
+
+/// A piece of news beside the rows that it tells of.
+#[derive(Clone, Debug, sqlx::FromRow)]
+#[expect(missing_docs, reason = "the columns of events, aborts and documents")]
+pub struct AuditEvent {
+    pub event_seq: i64,
+    pub kind: String,
+    pub at: i64,
+    pub data: String,
+    pub abort_round: Option<i64>,
+    pub abort_attempt: Option<i64>,
+    pub abort_reason: Option<String>,
+    pub abort_detail: Option<String>,
+    pub abort_at: Option<i64>,
+    pub document_kind: Option<String>,
+    pub document_digest: Option<String>,
+    pub document_at: Option<i64>,
+}
 
 impl MetaStore {
     /// Appends an audit record; `at` is in microseconds since 1970.
@@ -103,27 +144,37 @@ impl MetaStore {
         Ok(AuditPage { rounds, files, groups })
     }
 
-    /// How often each round was aborted.
+    /// How often each round was aborted, up to an event.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn aborts_by_round(&self, run: &Name) -> Result<Vec<(i64, i64)>, StoreError> {
-        Ok(sqlx::query_as(sql::ABORTS_BY_ROUND).bind(run.as_str()).fetch_all(self.read()).await?)
+    pub async fn aborts_by_round(&self, run: &Name, newest: u64) -> Result<Vec<(i64, i64)>, StoreError> {
+        let query = sqlx::query_as(sql::ABORTS_BY_ROUND).bind(run.as_str()).bind(signed(newest));
+        Ok(query.fetch_all(self.read()).await?)
     }
 
-    /// Documents from a place on, with their bytes.
+    /// News after an event, with what it tells of.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn events_to_audit(&self, run: &Name, after: i64, limit: u32) -> Result<Vec<AuditEvent>, StoreError> {
+        let query = sqlx::query_as(sql::EVENTS_TO_AUDIT).bind(run.as_str()).bind(after).bind(i64::from(limit));
+        Ok(query.fetch_all(self.read()).await?)
+    }
+
+    /// Documents after a place, with their bytes.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn documents_to_audit(
         &self,
         run: &Name,
-        from: u64,
+        after: i64,
         limit: u32,
     ) -> Result<Vec<AuditDocument>, StoreError> {
         Ok(sqlx::query_as(sql::DOCUMENTS_TO_AUDIT)
             .bind(run.as_str())
-            .bind(signed(from))
+            .bind(after)
             .bind(i64::from(limit))
             .fetch_all(self.read())
             .await?)

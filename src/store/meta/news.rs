@@ -172,13 +172,17 @@ impl MetaStore {
         Ok(Aborting::Done(row))
     }
 
-    /// Aborts of a run, newest first.
+    /// Aborts of a run below an event, newest first.
     ///
     /// # Errors
     /// When the database fails or a row is unreadable.
-    pub async fn aborts(&self, name: &Name, limit: u32) -> Result<Vec<AbortRow>, StoreError> {
-        let rows: Vec<AbortColumns> =
-            sqlx::query_as(sql::ABORTS).bind(name.as_str()).bind(i64::from(limit)).fetch_all(self.read()).await?;
+    pub async fn aborts(&self, name: &Name, below: u64, limit: u32) -> Result<Vec<AbortRow>, StoreError> {
+        let rows: Vec<AbortColumns> = sqlx::query_as(sql::ABORTS)
+            .bind(name.as_str())
+            .bind(signed(below))
+            .bind(i64::from(limit))
+            .fetch_all(self.read())
+            .await?;
         rows.into_iter().map(abort).collect()
     }
 

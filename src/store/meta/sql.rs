@@ -142,8 +142,9 @@ statements! {
         where f.content_hash = $1 and b.damaged_at is not null";
     /// Rounds from one on, oldest first, beside the artifacts that they name.
     ROUNDS_TO_AUDIT = "select r.round_index, r.content_hash, r.parent_hash, r.header_digest, r.theta_hash, r.phi_hash, \
-        r.size, r.attempt, a.header, a.header_digest as own_digest, a.round_index as own_round, \
-        a.parent_hash as own_parent, a.size as own_size from rounds r \
+        r.structure, r.schema_version, r.size, r.attempt, r.committed_at, a.header, a.header_digest as own_digest, \
+        a.round_index as own_round, a.parent_hash as own_parent, a.size as own_size, a.config_hash as own_config, \
+        a.schema_version as own_schema, a.tensor_count as own_tensors from rounds r \
         left join artifacts a on a.content_hash = r.content_hash \
         where r.run = $1 and r.round_index >= $2 order by r.round_index limit $3";
     /// Files of the artifacts of some rounds.
@@ -151,13 +152,24 @@ statements! {
         join artifact_files f on f.content_hash = r.content_hash left join blobs b on b.digest = f.digest \
         where r.run = $1 and r.round_index >= $2 and r.round_index <= $3 order by r.round_index, f.position";
     /// Groups of the artifacts of some rounds.
-    GROUPS_TO_AUDIT = "select r.round_index, g.name, g.group_hash from rounds r \
+    GROUPS_TO_AUDIT = "select r.round_index, g.name, g.group_hash, g.size, g.tensor_count from rounds r \
         join artifact_groups g on g.content_hash = r.content_hash \
         where r.run = $1 and r.round_index >= $2 and r.round_index <= $3 order by r.round_index, g.position";
     /// How often each round was aborted.
-    ABORTS_BY_ROUND = "select round_index, count(*) from aborts where run = $1 group by round_index order by round_index";
+    ABORTS_BY_ROUND = "select round_index, count(*) from aborts where run = $1 and event_seq <= $2 \
+        group by round_index order by round_index";
     /// Documents from one on, oldest first, with their bodies.
-    DOCUMENTS_TO_AUDIT = "select seq, kind, digest, body from documents where run = $1 and seq >= $2 order by seq limit $3";
+    DOCUMENTS_TO_AUDIT = "select d.seq, d.kind, d.digest, d.schema_version, d.size, d.summary, d.body, b.blob_key, \
+        b.size as blob_size, b.damaged_at, exists(select 1 from events e where e.run = d.run and e.event_seq = d.seq) \
+        as told from documents d left join blobs b on b.digest = d.digest \
+        where d.run = $1 and d.seq > $2 order by d.seq limit $3";
+    /// News after one, oldest first, beside the abort and the document that each tells of.
+    EVENTS_TO_AUDIT = "select e.event_seq, e.kind, e.at, e.data, a.round_index as abort_round, \
+        a.attempt as abort_attempt, a.reason_code as abort_reason, a.detail as abort_detail, a.at as abort_at, \
+        d.kind as document_kind, d.digest as document_digest, d.received_at as document_at from events e \
+        left join aborts a on a.run = e.run and a.event_seq = e.event_seq \
+        left join documents d on d.run = e.run and d.seq = e.event_seq \
+        where e.run = $1 and e.event_seq > $2 order by e.event_seq limit $3";
 
     /// A line of the ledger.
     INSERT_LEDGER_RECORD = "insert into ledger_records (run, round_index, record_hash, prev_record_hash, \
@@ -173,7 +185,7 @@ statements! {
     ABORT = "select event_seq, round_index, attempt, reason_code, detail, at from aborts where run = $1 and event_seq = $2";
     /// Aborts of a run, newest first.
     ABORTS = "select event_seq, round_index, attempt, reason_code, detail, at from aborts where run = $1 \
-        order by event_seq desc limit $2";
+        and event_seq < $2 order by event_seq desc limit $3";
     /// News.
     INSERT_EVENT = "insert into events (run, event_seq, kind, at, data) values ($1, $2, $3, $4, $5)";
     /// News after one.

@@ -48,7 +48,7 @@ async fn an_aborted_round_is_tried_again() {
     assert_eq!(round["attempt"], 2);
     assert_eq!(api.head_of("r").await["attempt"], 1);
     let list = api.get("/v1/runs/r/aborts").await.expect(StatusCode::OK).json();
-    assert_eq!(list, json!({"aborts": [told]}));
+    assert_eq!(list, json!({"aborts": [told], "next_cursor": null}));
 }
 
 /// B9: only the round that is open can be given up, and only for a reason that there is.
@@ -76,13 +76,25 @@ async fn only_the_open_round_is_aborted() {
     ] {
         api.abort("r", &body).await.refused(400, "config_invalid");
     }
-    assert_eq!(api.get("/v1/runs/r/aborts").await.json(), json!({"aborts": []}));
+    assert_eq!(api.get("/v1/runs/r/aborts").await.json(), json!({"aborts": [], "next_cursor": null}));
     // Each of the codes is a reason, the relayed ones above all.
     for code in ["frame_drift_exceeded", "procrustes_degenerate", "secure_agg_failed", "dp_budget_exceeded", "internal"]
     {
         api.abort("r", &json!({"round_index": 1, "reason_code": code})).await.expect(StatusCode::CREATED);
     }
     assert_eq!(api.head_of("r").await["attempt"], 6);
+    // Page by page: none is lost, none comes twice.
+    let (mut attempts, mut path) = (Vec::new(), "/v1/runs/r/aborts?limit=2".to_owned());
+    loop {
+        let page = api.get(&path).await.expect(StatusCode::OK).json();
+        attempts.extend(page["aborts"].as_array().unwrap().iter().map(|abort| abort["attempt"].as_u64().unwrap()));
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/v1/runs/r/aborts?limit=2&cursor={cursor}");
+    }
+    assert_eq!(attempts, [5, 4, 3, 2, 1]);
+    for query in ["limit=0", "limit=1001", "cursor=x", "limit=1&limit=1"] {
+        api.get(&format!("/v1/runs/r/aborts?{query}")).await.refused(400, "config_invalid");
+    }
 }
 
 /// B5, B9: a key means one abort, and is another name than the same key of a commit.
