@@ -104,7 +104,7 @@ impl Auditor {
                     self.tells(&place, facts, &data, facts.document.clone());
                 }
             }
-            "document.added" => self.tells(&place, facts, &data, facts.document.clone()),
+            "document.added" | "probe.verified" => self.tells(&place, facts, &data, facts.document.clone()),
             _ => self.add(AuditCode::EntryMalformed, None, &place, None, Some(facts.kind.clone())),
         }
     }

@@ -49,6 +49,20 @@ async fn golden_probes_are_kept_and_given_back_and_others_are_not() {
     keep(api, "r", negative[0].bytes()).await.refused(422, "probe_invalid");
     assert_eq!(data::number(server.dir(), data::BLOB_ROWS).await, 2);
     data::assert_no_orphans(server.dir()).await;
+
+    let audit =
+        async |tier: &str| api.get(&format!("/v1/runs/r/audit?tier={tier}")).await.expect(StatusCode::OK).json();
+    for tier in ["quick", "full", "deep"] {
+        let report = audit(tier).await;
+        assert_eq!(report["ok"], true, "{report}");
+    }
+    let files = data::blobs(server.dir());
+    data::flip(&files[0], 20);
+    let report = audit("deep").await;
+    assert_eq!((&report["failures"], report["findings"][0]["code"].as_str()), (&json!(1), Some("BLOB_HASH_MISMATCH")));
+    std::fs::remove_file(&files[0]).unwrap();
+    let report = audit("quick").await;
+    assert_eq!((&report["failures"], report["findings"][0]["code"].as_str()), (&json!(1), Some("BLOB_MISSING")));
 }
 
 #[tokio::test]
