@@ -191,7 +191,7 @@ impl Registry {
         };
         let aborting = self
             .meta
-            .abort_round(run, new, |row| {
+            .abort_round(run, &new, |row| {
                 serde_json::json!({
                     "run": run.as_str(),
                     "round_index": row.round_index,
