@@ -44,8 +44,8 @@ statements! {
     PING = "select 1";
 
     /// One artifact without its header.
-    ARTIFACT = "select header_digest, cast(length(header) as bigint), schema_version, round_index, parent_hash, config_hash, \
-         tensor_count, size, received_at, verified_at, verified_how from artifacts where content_hash = $1";
+    ARTIFACT = "select header_digest, cast(length(header) as bigint), schema_version, round_index, parent_hash, \
+        config_hash, tensor_count, size, received_at, verified_at, verified_how from artifacts where content_hash = $1";
     /// The header as it was received.
     ARTIFACT_HEADER = "select header from artifacts where content_hash = $1";
     /// What tells two headers apart.

@@ -93,7 +93,7 @@ fn programs() -> PathBuf {
     debian.sort();
     places.extend(debian.into_iter().rev());
     let complete = |place: &PathBuf| place.join("initdb").exists() && place.join("postgres").exists();
-    places.into_iter().find(complete).expect(MISSING)
+    places.into_iter().find(complete).unwrap_or_else(|| panic!("{MISSING}"))
 }
 
 /// Postgres refuses to run as root; then it runs as the first of these users that exists.
@@ -107,7 +107,9 @@ fn user() -> Option<(u32, u32)> {
         let fields: Vec<&str> = line.split(':').collect();
         Some((fields[2].parse().unwrap(), fields[3].parse().unwrap()))
     };
-    Some(["postgres", "nobody"].into_iter().find_map(ids).expect("a user that is not root, for Postgres to run as"))
+    let found = ["postgres", "nobody"].into_iter().find_map(ids);
+    assert!(found.is_some(), "Postgres does not run as root, and neither of the users postgres and nobody exists");
+    found
 }
 
 /// A command as that user.
