@@ -92,4 +92,26 @@ mod tests {
         assert_eq!("sqlite".parse(), Ok(Database::Sqlite));
         assert!("mysql://h".parse::<Database>().is_err());
     }
+
+    #[tokio::test]
+    async fn files_stay_with_their_database() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = LocalBlobs::open(&dir.path().join("blobs")).unwrap();
+        let open = async |database: Database| {
+            database.open(dir.path(), &blobs).await.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(open(Database::Sqlite).await, "");
+        let elsewhere = Database::Postgres("postgres://127.0.0.1:1/none".to_owned());
+        let told = open(elsewhere).await;
+        assert!(told.contains("holds a SQLite database"), "{told}");
+
+        drop(blobs.create(crate::store::blob::BlobKey::from_bits([7; 16])).unwrap());
+        assert_eq!(open(Database::Sqlite).await, "", "they are together");
+        for file in ["cairn.sqlite", "cairn.sqlite-wal", "cairn.sqlite-shm"] {
+            // The last connection may have tidied up.
+            let _ = std::fs::remove_file(dir.path().join(file));
+        }
+        let told = open(Database::Sqlite).await;
+        assert!(told.contains("files without their SQLite database"), "{told}");
+    }
 }

@@ -1,8 +1,8 @@
 //! Connections and transactions, on either database.
 //!
-//! A body is written once and expanded for each driver, so that both are checked against the driver's own types: [`read!`]
-//! for one statement, [`snapshot!`] for several that must agree, [`write!`] for a transaction that changes something, and
-//! [`both!`] for what such bodies share.
+//! A body is written once and expanded for each driver, so that both are checked against the driver's own types: `read!`
+//! for one statement, `snapshot!` for several that must agree, `write!` for a transaction that changes something, and
+//! `both!` for what such bodies share.
 //!
 //! On SQLite, a pool of one write connection is a fair queue; competing writers would back off unfairly for seconds. On
 //! Postgres writers meet at the rows that they lock, and whoever loses a race that no lock foresees begins again.
@@ -41,7 +41,7 @@ const MIGRATIONS: &[(i64, &str, Pair)] = &[
 /// How often a transaction begins on Postgres before a lost race becomes an error.
 pub(super) const ATTEMPTS: u32 = 5;
 
-/// How a transaction begins. Whatever the database's own defaults are, these are what the rules were thought through for.
+/// How a transaction begins. Whatever the database's own defaults are, the rules were thought through for these.
 pub(super) mod begin {
     /// It holds SQLite's only write lock from its first statement on.
     pub(in crate::store::meta) const SQLITE_WRITE: &str = "begin immediate";

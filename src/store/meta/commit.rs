@@ -145,9 +145,7 @@ pub(super) fn other_request() -> DomainError {
 both! {
     trait Commits {
         /// What a key was used for.
-        async fn remembered(&mut self, name: &Name,
-            key: &str,
-        ) -> Result<Option<(Sha256Hash, u64)>, StoreError> {
+        async fn remembered(&mut self, name: &Name, key: &str) -> Result<Option<(Sha256Hash, u64)>, StoreError> {
             const TABLE: &str = "idempotency_keys";
             let row: Option<(String, i64)> =
                 sqlx::query_as(sql::IDEMPOTENCY_KEY).bind(name.as_str()).bind(key).fetch_optional(&mut *self).await?;
@@ -173,16 +171,16 @@ both! {
         }
 
         /// The same checkpoint again: a success, as long as the record is the same as well.
-        async fn replay(&mut self, name: &Name,
-            proposal: &Proposal,
-        ) -> Result<Committing, StoreError> {
-            let round = self.find_round(name, proposal.candidate.round_index)
+        async fn replay(&mut self, name: &Name, proposal: &Proposal) -> Result<Committing, StoreError> {
+            let round = self
+                .find_round(name, proposal.candidate.round_index)
                 .await?
                 .ok_or_else(|| corrupt("rounds", "round_index"))?;
             if let Some((record, _)) = &proposal.record
                 && round.record_hash != Some(record.hash())
             {
-                let error = DomainError::new(ErrorCode::ProvenanceFailed, "this round was committed with another record")
+                let told = "this round was committed with another record";
+                let error = DomainError::new(ErrorCode::ProvenanceFailed, told)
                     .field("cause", "other_record")
                     .field("expected", round.record_hash.map(|hash| hash.to_string()))
                     .field("got", record.hash().to_string());
@@ -193,9 +191,7 @@ both! {
         }
 
         /// What the run holds where the candidate wants to be.
-        async fn standing(&mut self, run: &RunRow,
-            candidate: &Candidate,
-        ) -> Result<Standing, StoreError> {
+        async fn standing(&mut self, run: &RunRow, candidate: &Candidate) -> Result<Standing, StoreError> {
             let rows: Vec<(i64, String, Option<String>)> = sqlx::query_as(sql::STANDING)
                 .bind(run.pins.run.as_str())
                 .bind(signed(candidate.round_index))
@@ -222,13 +218,16 @@ both! {
         }
 
         /// What each participant has committed to for a round.
-        async fn in_force(&mut self, name: &Name,
-            round: u64,
-        ) -> Result<BTreeMap<String, DatasetRoot>, StoreError> {
-            let rows: Vec<(String, String)> =
-                sqlx::query_as(sql::COMMITMENTS_IN_FORCE).bind(name.as_str()).bind(signed(round)).fetch_all(&mut *self).await?;
+        async fn in_force(&mut self, name: &Name, round: u64) -> Result<BTreeMap<String, DatasetRoot>, StoreError> {
+            let rows: Vec<(String, String)> = sqlx::query_as(sql::COMMITMENTS_IN_FORCE)
+                .bind(name.as_str())
+                .bind(signed(round))
+                .fetch_all(&mut *self)
+                .await?;
             rows.into_iter()
-                .map(|(participant, root)| Ok((participant, root.parse().map_err(|_| corrupt("commitments", "merkle_root"))?)))
+                .map(|(participant, root)| {
+                    Ok((participant, root.parse().map_err(|_| corrupt("commitments", "merkle_root"))?))
+                })
                 .collect()
         }
 
@@ -298,13 +297,13 @@ both! {
         }
 
         /// Moves the head.
-        async fn advance(&mut self, run: &RunRow,
-            proposal: &Proposal,
-            seq: u64,
-        ) -> Result<(), StoreError> {
+        async fn advance(&mut self, run: &RunRow, proposal: &Proposal, seq: u64) -> Result<(), StoreError> {
             let (ledger_round, tail, ledger_count): (Option<u64>, Option<RecordHash>, u64) = match &proposal.record {
                 Some((record, _)) => (Some(record.round_index), Some(record.hash()), run.ledger_count + 1),
-                None => (run.ledger.map(|tail| tail.round_index), run.ledger.map(|tail| tail.record_hash), run.ledger_count),
+                None => {
+                    let tail = run.ledger.as_ref();
+                    (tail.map(|tail| tail.round_index), tail.map(|tail| tail.record_hash), run.ledger_count)
+                }
             };
             let moved = sqlx::query(sql::ADVANCE_RUN)
                 .bind(run.pins.run.as_str())
