@@ -48,7 +48,7 @@ impl Serve {
         let config = config.check()?;
         telemetry::start(&config.log).map_err(anyhow::Error::from_boxed)?;
         let data_dir = &config.storage.data_dir;
-        let registry = Registry::open(data_dir, config.service())
+        let registry = Registry::open_on(&config.database()?, data_dir, config.service())
             .await
             .with_context(|| format!("open the registry in {}", data_dir.display()))?;
         // Before anything is taken in: whatever nothing refers to now was left by an earlier process.

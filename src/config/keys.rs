@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use figment::Figment;
 use figment::error::Kind;
 
+use crate::service::DATABASES;
+
 /// What a value may be.
 pub(super) enum Expected {
     /// A number in these bounds.
@@ -28,6 +30,7 @@ pub(super) const KEYS: &[(&str, Expected)] = &[
     ("server.write_idle_seconds", Number(1..=DAY)),
     ("server.shutdown_grace_seconds", Number(0..=DAY)),
     ("storage.data_dir", Words("the path of a directory")),
+    ("storage.database", Words(DATABASES)),
     ("upload.session_hours", Number(1..=365 * 24)),
     ("upload.body_idle_seconds", Number(1..=DAY)),
     ("upload.checkpoint_bytes", Number(MIB..=PIB)),

@@ -4,6 +4,7 @@
 
 mod keys;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub use keys::ConfigError;
 
 use crate::core::limits::Limits;
 use crate::http::conn;
-use crate::service;
+use crate::service::{self, Database};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,11 +54,19 @@ pub struct Server {
 }
 
 /// Where things are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Storage {
-    /// One directory with the database and the files.
+    /// One directory with the files, and with the database if that is SQLite.
     pub data_dir: PathBuf,
+    /// `sqlite`, or the URL of a Postgres database. It may hold a password, so it is never shown.
+    pub database: String,
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Storage").field("data_dir", &self.data_dir).finish_non_exhaustive()
+    }
 }
 
 /// Uploads.
@@ -122,7 +131,7 @@ impl Default for Server {
 
 impl Default for Storage {
     fn default() -> Self {
-        Self { data_dir: PathBuf::from("cairn-data") }
+        Self { data_dir: PathBuf::from("cairn-data"), database: "sqlite".to_owned() }
     }
 }
 
@@ -203,7 +212,21 @@ impl Config {
                 server.allow_unauthenticated = true where something in front of it asks who they are";
             return Err(ConfigError::value("server.listen", self.server.listen.to_string(), expected.to_owned()));
         }
+        self.database()?;
         Ok(self)
+    }
+
+    /// Where the rows are.
+    ///
+    /// # Errors
+    /// When it is neither SQLite nor a Postgres URL.
+    pub fn database(&self) -> Result<Database, ConfigError> {
+        let told = &self.storage.database;
+        told.parse().map_err(|expected: &str| {
+            // An address may hold a password.
+            let shown = told.split_once("://").map_or_else(|| told.clone(), |(scheme, _)| format!("{scheme}://…"));
+            ConfigError::value("storage.database", shown, expected.to_owned())
+        })
     }
 
     /// What the registry needs of it.

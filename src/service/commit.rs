@@ -180,6 +180,12 @@ impl Registry {
                     .field("limit", LONGEST_DETAIL)
                     .into());
             }
+            // Postgres keeps no text with it, and nobody writes it on purpose.
+            if detail.contains('\0') {
+                return Err(DomainError::new(ErrorCode::ConfigInvalid, "the detail holds a null character")
+                    .field("key", "detail")
+                    .into());
+            }
             if let Err(error) = check_text(detail) {
                 self.witness(&error, None).await;
                 return Err(error.into());
@@ -195,7 +201,7 @@ impl Registry {
         };
         let aborting = self
             .meta
-            .abort_round(run, new, |row| {
+            .abort_round(run, &new, |row| {
                 serde_json::json!({
                     "run": run.as_str(),
                     "round_index": row.round_index,

@@ -95,7 +95,12 @@ impl Registry {
 
     /// The answer of an earlier finish, if that is why the session is over.
     async fn finished_before(&self, id: &str, error: ServiceError) -> Result<Finished, ServiceError> {
-        match self.meta.upload(id).await? {
+        // Not everything that a client may say is a text that every database understands.
+        let row = match BlobKey::parse(id) {
+            Some(_) => self.meta.upload(id).await?,
+            None => None,
+        };
+        match row {
             Some(row) if row.state == "finished" => {
                 Ok(Finished { artifact: self.artifact(row.content_hash).await?, created: false, warnings: Vec::new() })
             }

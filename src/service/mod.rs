@@ -29,6 +29,7 @@ pub mod sweep;
 pub mod audit;
 pub mod check;
 pub mod commit;
+mod database;
 pub mod document;
 pub mod ledger;
 pub mod news;
@@ -36,5 +37,6 @@ pub mod probe;
 pub mod resolve;
 pub mod run;
 
+pub use database::{DATABASES, Database};
 pub use error::ServiceError;
 pub use registry::{Options, Registry};

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::OnceCell;
 
+use super::database::Database;
 use super::error::ServiceError;
 use super::lookup::Memory;
 use super::metrics::Metrics;
@@ -63,11 +64,19 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Opens the registry in a data directory, and makes it if it is not there.
+    /// Opens the registry in a data directory, with its rows in SQLite, and makes it if it is not there.
     ///
     /// # Errors
     /// When the directory cannot be used, another server is using it, or its database is newer than this program.
     pub async fn open(data_dir: &Path, options: Options) -> Result<Arc<Self>, ServiceError> {
+        Self::open_on(&Database::Sqlite, data_dir, options).await
+    }
+
+    /// The same, with the rows in a database of one's choice. Only this server may write to it.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); and when the files in the directory belong to another database.
+    pub async fn open_on(database: &Database, data_dir: &Path, options: Options) -> Result<Arc<Self>, ServiceError> {
         let dir = data_dir.to_owned();
         let (lock, blobs) = tokio::task::spawn_blocking(move || {
             std::fs::DirBuilder::new()
@@ -84,7 +93,7 @@ impl Registry {
             Ok::<_, ServiceError>((lock, blobs))
         })
         .await??;
-        let meta = MetaStore::open_sqlite(&data_dir.join("cairn.sqlite")).await?;
+        let meta = database.open(data_dir, &blobs).await?;
         Ok(Arc::new(Self {
             meta,
             blobs,

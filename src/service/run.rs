@@ -91,11 +91,13 @@ impl Registry {
     /// When the cursor is none of ours.
     pub async fn runs(&self, cursor: Option<&str>, limit: u32) -> Result<Runs, ServiceError> {
         let before = match cursor {
-            None => (i64::MAX, ""),
+            None => (i64::MAX, None),
             Some(cursor) => {
-                cursor.split_once('~').and_then(|(at, run)| Some((at.parse().ok()?, run))).ok_or_else(bad_cursor)?
+                let place = |(at, run): (&str, &str)| Some((at.parse().ok()?, Some(run.parse::<Name>().ok()?)));
+                cursor.split_once('~').and_then(place).ok_or_else(bad_cursor)?
             }
         };
+        let before = (before.0, before.1.as_ref().map_or("", Name::as_str));
         let rows = self.meta.runs(before, limit + 1).await?;
         let more = rows.len() > limit as usize;
         let page = &rows[..rows.len().min(limit as usize)];

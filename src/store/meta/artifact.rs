@@ -1,6 +1,6 @@
 //! Artifacts, their files and groups, and the blobs that hold the files.
 
-use super::backend::MetaStore;
+use super::backend::{MetaStore, read, snapshot, write};
 use super::error::StoreError;
 use super::sql;
 use crate::core::digest::{BlobDigest, ContentHash, GroupHash};
@@ -104,6 +104,12 @@ fn link(hash: &str, round: i64, parent: Option<&str>) -> Result<Link, StoreError
 /// The columns of [`sql::ARTIFACT`].
 type ArtifactColumns = (String, i64, i64, i64, Option<String>, String, i64, i64, i64, i64, String);
 
+/// The columns of [`sql::ARTIFACT_FILES`].
+type FileColumns = (String, String, String, i64, String, Option<i64>);
+
+/// The columns of [`sql::ARTIFACT_GROUPS`].
+type GroupColumns = (String, String, i64, i64);
+
 /// For counts and sizes, whose limits lie far below 2^63.
 pub(super) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
@@ -116,16 +122,13 @@ impl MetaStore {
     /// When the database fails or a row is unreadable.
     pub async fn artifact(&self, hash: ContentHash) -> Result<Option<ArtifactRow>, StoreError> {
         let hash = hash.to_string();
-        let mut tx = self.read().begin().await?;
-        let Some(row) =
-            sqlx::query_as::<_, ArtifactColumns>(sql::ARTIFACT).bind(&hash).fetch_optional(&mut *tx).await?
-        else {
-            return Ok(None);
-        };
-        let files: Vec<(String, String, String, i64, String, Option<i64>)> =
-            sqlx::query_as(sql::ARTIFACT_FILES).bind(&hash).fetch_all(&mut *tx).await?;
-        let groups: Vec<(String, String, i64, i64)> =
-            sqlx::query_as(sql::ARTIFACT_GROUPS).bind(&hash).fetch_all(&mut *tx).await?;
+        let (row, files, groups): (ArtifactColumns, Vec<FileColumns>, Vec<GroupColumns>) = snapshot!(self, |tx| {
+            let Some(row) = sqlx::query_as(sql::ARTIFACT).bind(&hash).fetch_optional(&mut *tx).await? else {
+                return Ok(None);
+            };
+            let files = sqlx::query_as(sql::ARTIFACT_FILES).bind(&hash).fetch_all(&mut *tx).await?;
+            (row, files, sqlx::query_as(sql::ARTIFACT_GROUPS).bind(&hash).fetch_all(&mut *tx).await?)
+        });
         let (header_digest, header_len, schema, round, parent, config_hash, tensors, size, received, verified, how) =
             row;
         Ok(Some(ArtifactRow {
@@ -177,7 +180,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn header(&self, hash: ContentHash) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(sqlx::query_scalar(sql::ARTIFACT_HEADER).bind(hash.to_string()).fetch_optional(self.read()).await?)
+        Ok(read!(self, |connection| sqlx::query_scalar(sql::ARTIFACT_HEADER)
+            .bind(hash.to_string())
+            .fetch_optional(&mut *connection)
+            .await?))
     }
 
     /// SHA-256 of the header that is stored for an artifact.
@@ -185,8 +191,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or the row is unreadable.
     pub async fn header_digest(&self, hash: ContentHash) -> Result<Option<BlobDigest>, StoreError> {
-        let row: Option<String> =
-            sqlx::query_scalar(sql::ARTIFACT_HEADER_DIGEST).bind(hash.to_string()).fetch_optional(self.read()).await?;
+        let row: Option<String> = read!(self, |connection| sqlx::query_scalar(sql::ARTIFACT_HEADER_DIGEST)
+            .bind(hash.to_string())
+            .fetch_optional(&mut *connection)
+            .await?);
         row.map(|digest| digest.parse().map_err(|_| corrupt("artifacts", "header_digest"))).transpose()
     }
 
@@ -195,8 +203,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn group_holders(&self, group: GroupHash) -> Result<Vec<(ContentHash, String)>, StoreError> {
-        let rows: Vec<(String, String)> =
-            sqlx::query_as(sql::GROUP_HOLDERS).bind(group.to_string()).fetch_all(self.read()).await?;
+        let rows: Vec<(String, String)> = read!(self, |connection| sqlx::query_as(sql::GROUP_HOLDERS)
+            .bind(group.to_string())
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter()
             .map(|(hash, name)| Ok((hash.parse().map_err(|_| corrupt("artifact_groups", "content_hash"))?, name)))
             .collect()
@@ -207,8 +217,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn link(&self, hash: ContentHash) -> Result<Option<Link>, StoreError> {
-        let row: Option<(i64, Option<String>)> =
-            sqlx::query_as(sql::LINK).bind(hash.to_string()).fetch_optional(self.read()).await?;
+        let row: Option<(i64, Option<String>)> = read!(self, |connection| sqlx::query_as(sql::LINK)
+            .bind(hash.to_string())
+            .fetch_optional(&mut *connection)
+            .await?);
         row.map(|(round, parent)| link(&hash.to_string(), round, parent.as_deref())).transpose()
     }
 
@@ -217,8 +229,11 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn children(&self, hash: ContentHash, limit: u32) -> Result<Vec<Link>, StoreError> {
-        let rows: Vec<(String, i64, Option<String>)> =
-            sqlx::query_as(sql::CHILDREN).bind(hash.to_string()).bind(i64::from(limit)).fetch_all(self.read()).await?;
+        let rows: Vec<(String, i64, Option<String>)> = read!(self, |connection| sqlx::query_as(sql::CHILDREN)
+            .bind(hash.to_string())
+            .bind(i64::from(limit))
+            .fetch_all(&mut *connection)
+            .await?);
         rows.iter().map(|(hash, round, parent)| link(hash, *round, parent.as_deref())).collect()
     }
 
@@ -227,8 +242,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or the row is unreadable.
     pub async fn blob(&self, digest: BlobDigest) -> Result<Option<BlobRow>, StoreError> {
-        let row: Option<(String, i64, String, Option<i64>)> =
-            sqlx::query_as(sql::BLOB).bind(digest.to_string()).fetch_optional(self.read()).await?;
+        let row: Option<(String, i64, String, Option<i64>)> = read!(self, |connection| sqlx::query_as(sql::BLOB)
+            .bind(digest.to_string())
+            .fetch_optional(&mut *connection)
+            .await?);
         row.map(|(key, size, stamp, damaged)| {
             Ok(BlobRow { key, size: count(size, "blobs", "size")?, stamp, damaged: damaged.is_some() })
         })
@@ -240,10 +257,11 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn set_stamp(&self, digest: BlobDigest, key: &str, stamp: &str) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        sqlx::query(sql::SET_STAMP).bind(digest.to_string()).bind(key).bind(stamp).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(())
+        write!(self, |tx| {
+            sqlx::query(sql::SET_STAMP).bind(digest.to_string()).bind(key).bind(stamp).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(())
+        })
     }
 
     /// Notes that a blob's bytes are wrong; it is served to nobody until it is pushed again.
@@ -251,10 +269,11 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn set_damaged(&self, digest: BlobDigest, key: &str, at: i64) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        sqlx::query(sql::SET_DAMAGED).bind(digest.to_string()).bind(key).bind(at).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(())
+        write!(self, |tx| {
+            sqlx::query(sql::SET_DAMAGED).bind(digest.to_string()).bind(key).bind(at).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(())
+        })
     }
 
     /// Notes when and how an artifact was last verified.
@@ -262,10 +281,11 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn set_verified(&self, hash: ContentHash, at: i64, how: &str) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        sqlx::query(sql::SET_VERIFIED).bind(hash.to_string()).bind(at).bind(how).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(())
+        write!(self, |tx| {
+            sqlx::query(sql::SET_VERIFIED).bind(hash.to_string()).bind(at).bind(how).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(())
+        })
     }
 
     /// True when a row refers to the key.
@@ -273,6 +293,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn key_in_use(&self, key: &str) -> Result<bool, StoreError> {
-        Ok(sqlx::query_scalar::<_, i64>(sql::KEY_IN_USE).bind(key).fetch_optional(self.read()).await?.is_some())
+        Ok(read!(self, |connection| sqlx::query_scalar::<_, i64>(sql::KEY_IN_USE)
+            .bind(key)
+            .fetch_optional(&mut *connection)
+            .await?)
+        .is_some())
     }
 }

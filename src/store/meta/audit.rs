@@ -3,7 +3,7 @@
 //! An audit reads columns as they are: that one cannot be what it must be is a finding, not a failure of the audit.
 
 use super::artifact::signed;
-use super::backend::MetaStore;
+use super::backend::{MetaStore, read, snapshot, write};
 use super::error::StoreError;
 use super::sql;
 use crate::core::run::Name;
@@ -109,10 +109,11 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn record(&self, at: i64, code: &str, subject: &str, detail: &str) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        sqlx::query(sql::INSERT_AUDIT).bind(at).bind(code).bind(subject).bind(detail).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(())
+        write!(self, |tx| {
+            sqlx::query(sql::INSERT_AUDIT).bind(at).bind(code).bind(subject).bind(detail).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(())
+        })
     }
 
     /// Rounds from an index on, with their files and groups.
@@ -120,28 +121,29 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn audit_page(&self, run: &Name, from: i64, limit: u32) -> Result<AuditPage, StoreError> {
-        let mut tx = self.read().begin().await?;
-        let rounds: Vec<AuditRow> = sqlx::query_as(sql::ROUNDS_TO_AUDIT)
-            .bind(run.as_str())
-            .bind(from)
-            .bind(i64::from(limit))
-            .fetch_all(&mut *tx)
-            .await?;
-        let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else { return Ok(AuditPage::default()) };
-        let span = (first.round_index, last.round_index);
-        let files = sqlx::query_as(sql::FILES_TO_AUDIT)
-            .bind(run.as_str())
-            .bind(span.0)
-            .bind(span.1)
-            .fetch_all(&mut *tx)
-            .await?;
-        let groups = sqlx::query_as(sql::GROUPS_TO_AUDIT)
-            .bind(run.as_str())
-            .bind(span.0)
-            .bind(span.1)
-            .fetch_all(&mut *tx)
-            .await?;
-        Ok(AuditPage { rounds, files, groups })
+        snapshot!(self, |tx| {
+            let rounds: Vec<AuditRow> = sqlx::query_as(sql::ROUNDS_TO_AUDIT)
+                .bind(run.as_str())
+                .bind(from)
+                .bind(i64::from(limit))
+                .fetch_all(&mut *tx)
+                .await?;
+            let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else { return Ok(AuditPage::default()) };
+            let span = (first.round_index, last.round_index);
+            let files = sqlx::query_as(sql::FILES_TO_AUDIT)
+                .bind(run.as_str())
+                .bind(span.0)
+                .bind(span.1)
+                .fetch_all(&mut *tx)
+                .await?;
+            let groups = sqlx::query_as(sql::GROUPS_TO_AUDIT)
+                .bind(run.as_str())
+                .bind(span.0)
+                .bind(span.1)
+                .fetch_all(&mut *tx)
+                .await?;
+            Ok(AuditPage { rounds, files, groups })
+        })
     }
 
     /// How often each round was aborted, up to an event.
@@ -149,8 +151,11 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn aborts_by_round(&self, run: &Name, newest: u64) -> Result<Vec<(i64, i64)>, StoreError> {
-        let query = sqlx::query_as(sql::ABORTS_BY_ROUND).bind(run.as_str()).bind(signed(newest));
-        Ok(query.fetch_all(self.read()).await?)
+        Ok(read!(self, |connection| sqlx::query_as(sql::ABORTS_BY_ROUND)
+            .bind(run.as_str())
+            .bind(signed(newest))
+            .fetch_all(&mut *connection)
+            .await?))
     }
 
     /// News after an event, with what it tells of.
@@ -158,8 +163,12 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn events_to_audit(&self, run: &Name, after: i64, limit: u32) -> Result<Vec<AuditEvent>, StoreError> {
-        let query = sqlx::query_as(sql::EVENTS_TO_AUDIT).bind(run.as_str()).bind(after).bind(i64::from(limit));
-        Ok(query.fetch_all(self.read()).await?)
+        Ok(read!(self, |connection| sqlx::query_as(sql::EVENTS_TO_AUDIT)
+            .bind(run.as_str())
+            .bind(after)
+            .bind(i64::from(limit))
+            .fetch_all(&mut *connection)
+            .await?))
     }
 
     /// Documents after a place, with their bytes.
@@ -172,11 +181,11 @@ impl MetaStore {
         after: i64,
         limit: u32,
     ) -> Result<Vec<AuditDocument>, StoreError> {
-        Ok(sqlx::query_as(sql::DOCUMENTS_TO_AUDIT)
+        Ok(read!(self, |connection| sqlx::query_as(sql::DOCUMENTS_TO_AUDIT)
             .bind(run.as_str())
             .bind(after)
             .bind(i64::from(limit))
-            .fetch_all(self.read())
-            .await?)
+            .fetch_all(&mut *connection)
+            .await?))
     }
 }

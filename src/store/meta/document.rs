@@ -1,11 +1,11 @@
 //! Documents of a run, and the commitments among them.
 
 use super::artifact::{corrupt, count, signed};
-use super::backend::MetaStore;
+use super::backend::{Lock, MetaStore, both, read, write};
 use super::commit::News;
 use super::error::StoreError;
-use super::publish::{ReadyBlob, adopt_blob};
-use super::run::find_run;
+use super::publish::{Publishing, ReadyBlob};
+use super::run::Runs;
 use super::sql;
 use crate::core::digest::{BlobDigest, DatasetRoot};
 use crate::core::error::DomainError;
@@ -111,19 +111,24 @@ fn document(
     })
 }
 
-async fn find(
-    connection: &mut sqlx::SqliteConnection,
-    name: &Name,
-    kind: &str,
-    digest: BlobDigest,
-) -> Result<Option<DocumentRow>, StoreError> {
-    let row: Option<DocumentColumns> = sqlx::query_as(sql::DOCUMENT)
-        .bind(name.as_str())
-        .bind(kind)
-        .bind(digest.to_string())
-        .fetch_optional(connection)
-        .await?;
-    row.map(document).transpose()
+both! {
+    trait Documents {
+        /// A document without its body.
+        async fn find_document(
+            &mut self,
+            name: &Name,
+            kind: &str,
+            digest: BlobDigest,
+        ) -> Result<Option<DocumentRow>, StoreError> {
+            let row: Option<DocumentColumns> = sqlx::query_as(sql::DOCUMENT)
+                .bind(name.as_str())
+                .bind(kind)
+                .bind(digest.to_string())
+                .fetch_optional(&mut *self)
+                .await?;
+            row.map(document).transpose()
+        }
+    }
 }
 
 impl MetaStore {
@@ -136,89 +141,91 @@ impl MetaStore {
         name: &Name,
         new: &NewDocument<'_>,
         commitment: Option<&Commitment<'_>>,
-        news: impl FnOnce(&DocumentRow) -> News + Send,
+        news: impl Fn(&DocumentRow) -> News + Send + Sync,
     ) -> Result<Keeping, StoreError> {
-        let mut tx = self.begin().await?;
-        let Some(run) = find_run(&mut tx, name).await? else { return Ok(Keeping::NoRun) };
-        let mut step = Step::Replay;
-        if let Some(commitment) = commitment {
-            let held: Option<(String, String)> = sqlx::query_as(sql::COMMITMENT)
-                .bind(name.as_str())
-                .bind(commitment.participant)
-                .bind(signed(commitment.from_round))
-                .fetch_optional(&mut *tx)
-                .await?;
-            let held = held.map(|(root, digest)| {
-                let root = root.parse().map_err(|_| corrupt("commitments", "merkle_root"))?;
-                Ok::<_, StoreError>((root, digest.parse().map_err(|_| corrupt("commitments", "digest"))?))
-            });
-            let head = run.tip.as_ref().map(|tip| tip.round);
-            match check_commitment(&run.pins, commitment, head, held.transpose()?) {
-                Ok(allowed) => step = allowed,
-                Err(error) => return Ok(Keeping::Refused(error)),
-            }
-        }
-        let existing = find(&mut tx, name, new.kind, new.digest).await?;
-        if step == Step::Replay
-            && let Some(row) = existing
-        {
-            let unused = match new.bytes {
-                DocumentBytes::Here(_) => None,
-                DocumentBytes::Stored(ready) => adopt_blob(&mut tx, true, new.digest, new.size, ready).await?,
-            };
-            tx.commit().await?;
-            return Ok(Keeping::Done { row, created: false, unused });
-        }
-        let seq: i64 = sqlx::query_scalar(sql::COUNT_EVENT).bind(name.as_str()).fetch_one(&mut *tx).await?;
-        let mut unused = None;
-        let row = if let Some(row) = existing {
-            row
-        } else {
-            let body = match new.bytes {
-                DocumentBytes::Here(body) => Some(body),
-                DocumentBytes::Stored(ready) => {
-                    unused = adopt_blob(&mut tx, true, new.digest, new.size, ready).await?;
-                    None
+        write!(self, |tx| {
+            tx.lock(sql::LOCK_RUN, name.as_str()).await?;
+            let Some(run) = tx.find_run(name).await? else { return Ok(Keeping::NoRun) };
+            let mut step = Step::Replay;
+            if let Some(commitment) = commitment {
+                let held: Option<(String, String)> = sqlx::query_as(sql::COMMITMENT)
+                    .bind(name.as_str())
+                    .bind(commitment.participant)
+                    .bind(signed(commitment.from_round))
+                    .fetch_optional(&mut *tx)
+                    .await?;
+                let held = held.map(|(root, digest)| {
+                    let root = root.parse().map_err(|_| corrupt("commitments", "merkle_root"))?;
+                    Ok::<_, StoreError>((root, digest.parse().map_err(|_| corrupt("commitments", "digest"))?))
+                });
+                let head = run.tip.as_ref().map(|tip| tip.round);
+                match check_commitment(&run.pins, commitment, head, held.transpose()?) {
+                    Ok(allowed) => step = allowed,
+                    Err(error) => return Ok(Keeping::Refused(error)),
                 }
+            }
+            let existing = tx.find_document(name, new.kind, new.digest).await?;
+            if step == Step::Replay
+                && let Some(row) = existing
+            {
+                let unused = match new.bytes {
+                    DocumentBytes::Here(_) => None,
+                    DocumentBytes::Stored(ready) => tx.adopt_blob(true, new.digest, new.size, ready).await?,
+                };
+                tx.commit().await?;
+                return Ok(Keeping::Done { row, created: false, unused });
+            }
+            let seq: i64 = sqlx::query_scalar(sql::COUNT_EVENT).bind(name.as_str()).fetch_one(&mut *tx).await?;
+            let mut unused = None;
+            let row = if let Some(row) = existing {
+                row
+            } else {
+                let body = match new.bytes {
+                    DocumentBytes::Here(body) => Some(body),
+                    DocumentBytes::Stored(ready) => {
+                        unused = tx.adopt_blob(true, new.digest, new.size, ready).await?;
+                        None
+                    }
+                };
+                sqlx::query(sql::INSERT_DOCUMENT)
+                    .bind(name.as_str())
+                    .bind(new.kind)
+                    .bind(new.digest.to_string())
+                    .bind(seq)
+                    .bind(i64::from(new.schema_version))
+                    .bind(signed(new.size))
+                    .bind(body)
+                    .bind(new.summary)
+                    .bind(new.at)
+                    .execute(&mut *tx)
+                    .await?;
+                tx.find_document(name, new.kind, new.digest).await?.ok_or_else(|| corrupt(DOCUMENTS, "digest"))?
             };
-            sqlx::query(sql::INSERT_DOCUMENT)
+            if let Some(commitment) = commitment
+                && step == Step::Advance
+            {
+                sqlx::query(sql::INSERT_COMMITMENT)
+                    .bind(name.as_str())
+                    .bind(commitment.participant)
+                    .bind(signed(commitment.from_round))
+                    .bind(commitment.root.to_string())
+                    .bind(new.digest.to_string())
+                    .bind(new.at)
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            let (kind, data) = news(&row);
+            sqlx::query(sql::INSERT_EVENT)
                 .bind(name.as_str())
-                .bind(new.kind)
-                .bind(new.digest.to_string())
                 .bind(seq)
-                .bind(i64::from(new.schema_version))
-                .bind(signed(new.size))
-                .bind(body)
-                .bind(new.summary)
+                .bind(kind)
                 .bind(new.at)
+                .bind(data)
                 .execute(&mut *tx)
                 .await?;
-            find(&mut tx, name, new.kind, new.digest).await?.ok_or_else(|| corrupt(DOCUMENTS, "digest"))?
-        };
-        if let Some(commitment) = commitment
-            && step == Step::Advance
-        {
-            sqlx::query(sql::INSERT_COMMITMENT)
-                .bind(name.as_str())
-                .bind(commitment.participant)
-                .bind(signed(commitment.from_round))
-                .bind(commitment.root.to_string())
-                .bind(new.digest.to_string())
-                .bind(new.at)
-                .execute(&mut *tx)
-                .await?;
-        }
-        let (kind, data) = news(&row);
-        sqlx::query(sql::INSERT_EVENT)
-            .bind(name.as_str())
-            .bind(seq)
-            .bind(kind)
-            .bind(new.at)
-            .bind(data)
-            .execute(&mut *tx)
-            .await?;
-        tx.commit().await?;
-        Ok(Keeping::Done { row, created: true, unused })
+            tx.commit().await?;
+            Ok(Keeping::Done { row, created: true, unused })
+        })
     }
 
     /// A document without its body.
@@ -231,8 +238,7 @@ impl MetaStore {
         kind: &str,
         digest: BlobDigest,
     ) -> Result<Option<DocumentRow>, StoreError> {
-        let mut connection = self.read().acquire().await?;
-        find(&mut connection, name, kind, digest).await
+        read!(self, |connection| connection.find_document(name, kind, digest).await)
     }
 
     /// A document's bytes, unless they lie in the store.
@@ -245,12 +251,12 @@ impl MetaStore {
         kind: &str,
         digest: BlobDigest,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let row: Option<Option<Vec<u8>>> = sqlx::query_scalar(sql::DOCUMENT_BODY)
+        let row: Option<Option<Vec<u8>>> = read!(self, |connection| sqlx::query_scalar(sql::DOCUMENT_BODY)
             .bind(name.as_str())
             .bind(kind)
             .bind(digest.to_string())
-            .fetch_optional(self.read())
-            .await?;
+            .fetch_optional(&mut *connection)
+            .await?);
         Ok(row.flatten())
     }
 
@@ -266,11 +272,13 @@ impl MetaStore {
         limit: u32,
     ) -> Result<Vec<DocumentRow>, StoreError> {
         let statement = if kind.is_some() { sql::DOCUMENTS_OF_KIND } else { sql::DOCUMENTS };
-        let mut query = sqlx::query_as(statement).bind(name.as_str()).bind(signed(below)).bind(i64::from(limit));
-        if let Some(kind) = kind {
-            query = query.bind(kind);
-        }
-        let rows: Vec<DocumentColumns> = query.fetch_all(self.read()).await?;
+        let rows: Vec<DocumentColumns> = read!(self, |connection| {
+            let mut query = sqlx::query_as(statement).bind(name.as_str()).bind(signed(below)).bind(i64::from(limit));
+            if let Some(kind) = kind {
+                query = query.bind(kind);
+            }
+            query.fetch_all(&mut *connection).await?
+        });
         rows.into_iter().map(document).collect()
     }
 
@@ -284,12 +292,12 @@ impl MetaStore {
         kind: &str,
         summary: &str,
     ) -> Result<Option<(String, Vec<u8>)>, StoreError> {
-        Ok(sqlx::query_as(sql::NEWEST_DOCUMENT)
+        Ok(read!(self, |connection| sqlx::query_as(sql::NEWEST_DOCUMENT)
             .bind(name.as_str())
             .bind(kind)
             .bind(summary)
-            .fetch_optional(self.read())
-            .await?)
+            .fetch_optional(&mut *connection)
+            .await?))
     }
 
     /// True when some run keeps a document with this digest, or some artifact a file.
@@ -297,8 +305,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn holds_bytes(&self, digest: BlobDigest) -> Result<bool, StoreError> {
-        let found: Option<i64> =
-            sqlx::query_scalar(sql::DIGEST_EXISTS).bind(digest.to_string()).fetch_optional(self.read()).await?;
+        let found: Option<i64> = read!(self, |connection| sqlx::query_scalar(sql::DIGEST_EXISTS)
+            .bind(digest.to_string())
+            .fetch_optional(&mut *connection)
+            .await?);
         Ok(found.is_some())
     }
 
@@ -308,8 +318,10 @@ impl MetaStore {
     /// When the database fails or a row is unreadable.
     pub async fn commitments(&self, name: &Name) -> Result<Vec<CommitmentRow>, StoreError> {
         const TABLE: &str = "commitments";
-        let rows: Vec<(String, i64, String, String, i64)> =
-            sqlx::query_as(sql::COMMITMENTS).bind(name.as_str()).fetch_all(self.read()).await?;
+        let rows: Vec<(String, i64, String, String, i64)> = read!(self, |connection| sqlx::query_as(sql::COMMITMENTS)
+            .bind(name.as_str())
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter()
             .map(|(participant, from, root, digest, received_at)| {
                 Ok(CommitmentRow {

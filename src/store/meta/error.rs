@@ -18,3 +18,12 @@ pub enum StoreError {
     #[error("query the database")]
     Backend(#[from] sqlx::Error),
 }
+
+impl StoreError {
+    /// True when somebody else was faster or stood in the way, so that the same transaction may fare better now: a
+    /// unique violation, a serialization failure, a deadlock.
+    pub(super) fn lost_a_race(&self) -> bool {
+        let Self::Backend(sqlx::Error::Database(error)) = self else { return false };
+        error.is_unique_violation() || matches!(error.code().as_deref(), Some("40001" | "40P01"))
+    }
+}

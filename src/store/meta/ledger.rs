@@ -1,7 +1,7 @@
 //! The lines of a run's ledger.
 
 use super::artifact::{count, signed};
-use super::backend::MetaStore;
+use super::backend::{MetaStore, read};
 use super::error::StoreError;
 use super::sql;
 use crate::core::run::Name;
@@ -27,12 +27,13 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn ledger_page(&self, run: &Name, from: u64, limit: u32) -> Result<Vec<LedgerRow>, StoreError> {
-        let rows: Vec<(i64, String, Option<String>, String, String)> = sqlx::query_as(sql::LEDGER_LINES)
-            .bind(run.as_str())
-            .bind(signed(from))
-            .bind(i64::from(limit))
-            .fetch_all(self.read())
-            .await?;
+        let rows: Vec<(i64, String, Option<String>, String, String)> =
+            read!(self, |connection| sqlx::query_as(sql::LEDGER_LINES)
+                .bind(run.as_str())
+                .bind(signed(from))
+                .bind(i64::from(limit))
+                .fetch_all(&mut *connection)
+                .await?);
         rows.into_iter()
             .map(|(round, record_hash, prev_record_hash, global_model_hash, line)| {
                 let round_index = count(round, "ledger_records", "round_index")?;

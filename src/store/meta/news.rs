@@ -1,10 +1,10 @@
 //! What happens to a run besides its rounds: aborts, events, contradictions.
 
 use super::artifact::{corrupt, count, signed};
-use super::backend::MetaStore;
+use super::backend::{Lock, MetaStore, read, write};
 use super::commit::other_request;
 use super::error::StoreError;
-use super::run::find_run;
+use super::run::Runs;
 use super::sql;
 use crate::core::digest::Sha256Hash;
 use crate::core::error::DomainError;
@@ -107,69 +107,71 @@ impl MetaStore {
     pub async fn abort_round(
         &self,
         name: &Name,
-        new: NewAbort<'_>,
-        data: impl FnOnce(&AbortRow) -> String + Send,
+        new: &NewAbort<'_>,
+        data: impl Fn(&AbortRow) -> String + Send + Sync,
     ) -> Result<Aborting, StoreError> {
-        let mut tx = self.begin().await?;
-        // Keys of aborts and of commits are different names; no key has a line end in it.
-        let key = new.key.map(|(key, digest)| (format!("abort\n{key}"), digest.to_string()));
-        if let Some((key, digest)) = &key {
-            let before: Option<(String, i64)> =
-                sqlx::query_as(sql::IDEMPOTENCY_KEY).bind(name.as_str()).bind(key).fetch_optional(&mut *tx).await?;
-            if let Some((asked, seq)) = before {
-                if asked != *digest {
-                    return Ok(Aborting::Refused(other_request()));
+        write!(self, |tx| {
+            tx.lock(sql::LOCK_RUN, name.as_str()).await?;
+            // Keys of aborts and of commits are different names; no key has a line end in it.
+            let key = new.key.map(|(key, digest)| (format!("abort\n{key}"), digest.to_string()));
+            if let Some((key, digest)) = &key {
+                let before: Option<(String, i64)> =
+                    sqlx::query_as(sql::IDEMPOTENCY_KEY).bind(name.as_str()).bind(key).fetch_optional(&mut *tx).await?;
+                if let Some((asked, seq)) = before {
+                    if asked != *digest {
+                        return Ok(Aborting::Refused(other_request()));
+                    }
+                    let row: AbortColumns =
+                        sqlx::query_as(sql::ABORT).bind(name.as_str()).bind(seq).fetch_one(&mut *tx).await?;
+                    return Ok(Aborting::Done(abort(row)?));
                 }
-                let row: AbortColumns =
-                    sqlx::query_as(sql::ABORT).bind(name.as_str()).bind(seq).fetch_one(&mut *tx).await?;
-                return Ok(Aborting::Done(abort(row)?));
             }
-        }
-        let Some(run) = find_run(&mut tx, name).await? else { return Ok(Aborting::NoRun) };
-        if let Err(error) = check_abort(run.tip.as_ref(), new.round_index) {
-            return Ok(Aborting::Refused(error));
-        }
-        let (seq, attempt): (i64, i64) =
-            sqlx::query_as(sql::COUNT_ABORT).bind(name.as_str()).fetch_one(&mut *tx).await?;
-        let row = AbortRow {
-            event_seq: count(seq, "runs", "event_seq")?,
-            round_index: new.round_index,
-            attempt: count(attempt, "runs", "aborted")?,
-            reason_code: new.reason_code.to_owned(),
-            detail: new.detail.map(str::to_owned),
-            at: new.at,
-        };
-        sqlx::query(sql::INSERT_ABORT)
-            .bind(name.as_str())
-            .bind(seq)
-            .bind(signed(row.round_index))
-            .bind(attempt)
-            .bind(&row.reason_code)
-            .bind(&row.detail)
-            .bind(row.at)
-            .execute(&mut *tx)
-            .await?;
-        sqlx::query(sql::INSERT_EVENT)
-            .bind(name.as_str())
-            .bind(seq)
-            .bind("round.aborted")
-            .bind(row.at)
-            .bind(data(&row))
-            .execute(&mut *tx)
-            .await?;
-        if let Some((key, digest)) = key {
-            // An abort is found again by its event.
-            sqlx::query(sql::INSERT_IDEMPOTENCY_KEY)
+            let Some(run) = tx.find_run(name).await? else { return Ok(Aborting::NoRun) };
+            if let Err(error) = check_abort(run.tip.as_ref(), new.round_index) {
+                return Ok(Aborting::Refused(error));
+            }
+            let (seq, attempt): (i64, i64) =
+                sqlx::query_as(sql::COUNT_ABORT).bind(name.as_str()).fetch_one(&mut *tx).await?;
+            let row = AbortRow {
+                event_seq: count(seq, "runs", "event_seq")?,
+                round_index: new.round_index,
+                attempt: count(attempt, "runs", "aborted")?,
+                reason_code: new.reason_code.to_owned(),
+                detail: new.detail.map(str::to_owned),
+                at: new.at,
+            };
+            sqlx::query(sql::INSERT_ABORT)
                 .bind(name.as_str())
-                .bind(key)
-                .bind(digest)
                 .bind(seq)
+                .bind(signed(row.round_index))
+                .bind(attempt)
+                .bind(&row.reason_code)
+                .bind(&row.detail)
                 .bind(row.at)
                 .execute(&mut *tx)
                 .await?;
-        }
-        tx.commit().await?;
-        Ok(Aborting::Done(row))
+            sqlx::query(sql::INSERT_EVENT)
+                .bind(name.as_str())
+                .bind(seq)
+                .bind("round.aborted")
+                .bind(row.at)
+                .bind(data(&row))
+                .execute(&mut *tx)
+                .await?;
+            if let Some((key, digest)) = key {
+                // An abort is found again by its event.
+                sqlx::query(sql::INSERT_IDEMPOTENCY_KEY)
+                    .bind(name.as_str())
+                    .bind(key)
+                    .bind(digest)
+                    .bind(seq)
+                    .bind(row.at)
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            tx.commit().await?;
+            Ok(Aborting::Done(row))
+        })
     }
 
     /// Aborts of a run below an event, newest first.
@@ -177,12 +179,12 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn aborts(&self, name: &Name, below: u64, limit: u32) -> Result<Vec<AbortRow>, StoreError> {
-        let rows: Vec<AbortColumns> = sqlx::query_as(sql::ABORTS)
+        let rows: Vec<AbortColumns> = read!(self, |connection| sqlx::query_as(sql::ABORTS)
             .bind(name.as_str())
             .bind(signed(below))
             .bind(i64::from(limit))
-            .fetch_all(self.read())
-            .await?;
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter().map(abort).collect()
     }
 
@@ -191,12 +193,12 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn events(&self, name: &Name, after: u64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
-        let rows: Vec<(i64, String, i64, String)> = sqlx::query_as(sql::EVENTS)
+        let rows: Vec<(i64, String, i64, String)> = read!(self, |connection| sqlx::query_as(sql::EVENTS)
             .bind(name.as_str())
             .bind(signed(after))
             .bind(i64::from(limit))
-            .fetch_all(self.read())
-            .await?;
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter()
             .map(|(seq, kind, at, data)| Ok(EventRow { seq: count(seq, "events", "event_seq")?, kind, at, data }))
             .collect()
@@ -207,18 +209,19 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn add_finding(&self, name: &Name, finding: &FindingRow) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        sqlx::query(sql::INSERT_FINDING)
-            .bind(name.as_str())
-            .bind(finding.at)
-            .bind(&finding.code)
-            .bind(signed(finding.round_index))
-            .bind(&finding.expected)
-            .bind(&finding.found)
-            .execute(&mut *tx)
-            .await?;
-        tx.commit().await?;
-        Ok(())
+        write!(self, |tx| {
+            sqlx::query(sql::INSERT_FINDING)
+                .bind(name.as_str())
+                .bind(finding.at)
+                .bind(&finding.code)
+                .bind(signed(finding.round_index))
+                .bind(&finding.expected)
+                .bind(&finding.found)
+                .execute(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            Ok(())
+        })
     }
 
     /// Contradictions of a run.
@@ -226,8 +229,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn findings(&self, name: &Name) -> Result<Vec<FindingRow>, StoreError> {
-        let rows: Vec<FindingColumns> =
-            sqlx::query_as(sql::FINDINGS).bind(name.as_str()).fetch_all(self.read()).await?;
+        let rows: Vec<FindingColumns> = read!(self, |connection| sqlx::query_as(sql::FINDINGS)
+            .bind(name.as_str())
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter()
             .map(|(at, code, round, expected, found)| {
                 let round_index = u64::try_from(round).map_err(|_| corrupt("findings", "round_index"))?;

@@ -1,7 +1,7 @@
 //! Runs: their pins, where they stand, their rounds.
 
 use super::artifact::{corrupt, count, signed};
-use super::backend::MetaStore;
+use super::backend::{MetaStore, both, read, snapshot, write};
 use super::error::StoreError;
 use super::sql;
 use crate::core::digest::{ContentHash, GroupHash, RecordHash};
@@ -163,24 +163,25 @@ fn round(row: RoundColumns) -> Result<RoundRow, StoreError> {
     })
 }
 
-/// Reads a run on any connection.
-pub(super) async fn find_run(
-    connection: &mut sqlx::SqliteConnection,
-    name: &Name,
-) -> Result<Option<RunRow>, StoreError> {
-    let row: Option<RunColumns> = sqlx::query_as(sql::RUN).bind(name.as_str()).fetch_optional(connection).await?;
-    row.map(RunColumns::read).transpose()
-}
+both! {
+    trait Runs {
+        /// Reads a run.
+        async fn find_run(&mut self, name: &Name) -> Result<Option<RunRow>, StoreError> {
+            let row: Option<RunColumns> =
+                sqlx::query_as(sql::RUN).bind(name.as_str()).fetch_optional(&mut *self).await?;
+            row.map(RunColumns::read).transpose()
+        }
 
-/// Reads a round on any connection.
-pub(super) async fn find_round(
-    connection: &mut sqlx::SqliteConnection,
-    name: &Name,
-    index: u64,
-) -> Result<Option<RoundRow>, StoreError> {
-    let row: Option<RoundColumns> =
-        sqlx::query_as(sql::ROUND).bind(name.as_str()).bind(signed(index)).fetch_optional(connection).await?;
-    row.map(round).transpose()
+        /// Reads a round.
+        async fn find_round(&mut self, name: &Name, index: u64) -> Result<Option<RoundRow>, StoreError> {
+            let row: Option<RoundColumns> = sqlx::query_as(sql::ROUND)
+                .bind(name.as_str())
+                .bind(signed(index))
+                .fetch_optional(&mut *self)
+                .await?;
+            row.map(round).transpose()
+        }
+    }
 }
 
 impl MetaStore {
@@ -189,27 +190,28 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn create_run(&self, pins: &Pins, at: i64) -> Result<(RunRow, bool), StoreError> {
-        let mut tx = self.begin().await?;
-        if let Some(existing) = find_run(&mut tx, &pins.run).await? {
-            return Ok((existing, false));
-        }
-        sqlx::query(sql::INSERT_RUN)
-            .bind(pins.run.as_str())
-            .bind(pins.consortium.as_str())
-            .bind(&pins.wmcp_version)
-            .bind(pins.probe_hash.map(|hash| hash.to_string()))
-            .bind(pins.probe_version.map(signed))
-            .bind(pins.config_hash.map(|hash| hash.to_string()))
-            .bind(pins.warm_start.as_ref().map(WarmStart::to_json))
-            .bind(serde_json::to_string(&pins.participants).unwrap_or_default())
-            .bind(pins.min_participants.map(signed))
-            .bind(pins.visibility.as_str())
-            .bind(at)
-            .execute(&mut *tx)
-            .await?;
-        let run = find_run(&mut tx, &pins.run).await?.ok_or_else(|| corrupt(RUNS, "run"))?;
-        tx.commit().await?;
-        Ok((run, true))
+        write!(self, |tx| {
+            if let Some(existing) = tx.find_run(&pins.run).await? {
+                return Ok((existing, false));
+            }
+            sqlx::query(sql::INSERT_RUN)
+                .bind(pins.run.as_str())
+                .bind(pins.consortium.as_str())
+                .bind(&pins.wmcp_version)
+                .bind(pins.probe_hash.map(|hash| hash.to_string()))
+                .bind(pins.probe_version.map(signed))
+                .bind(pins.config_hash.map(|hash| hash.to_string()))
+                .bind(pins.warm_start.as_ref().map(WarmStart::to_json))
+                .bind(serde_json::to_string(&pins.participants).unwrap_or_default())
+                .bind(pins.min_participants.map(signed))
+                .bind(pins.visibility.as_str())
+                .bind(at)
+                .execute(&mut *tx)
+                .await?;
+            let run = tx.find_run(&pins.run).await?.ok_or_else(|| corrupt(RUNS, "run"))?;
+            tx.commit().await?;
+            Ok((run, true))
+        })
     }
 
     /// Reads a run.
@@ -217,8 +219,7 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn run(&self, name: &Name) -> Result<Option<RunRow>, StoreError> {
-        let mut connection = self.read().acquire().await?;
-        find_run(&mut connection, name).await
+        read!(self, |connection| connection.find_run(name).await)
     }
 
     /// Runs registered before a place, newest first.
@@ -226,14 +227,19 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn runs(&self, before: (i64, &str), limit: u32) -> Result<Vec<RunRow>, StoreError> {
-        let mut tx = self.read().begin().await?;
-        let names: Vec<(String, i64)> =
-            sqlx::query_as(sql::RUNS).bind(before.0).bind(before.1).bind(i64::from(limit)).fetch_all(&mut *tx).await?;
-        let mut runs = Vec::with_capacity(names.len());
-        for (name, _) in names {
-            runs.extend(find_run(&mut tx, &parsed(&name, RUNS, "run")?).await?);
-        }
-        Ok(runs)
+        snapshot!(self, |tx| {
+            let names: Vec<(String, i64)> = sqlx::query_as(sql::RUNS)
+                .bind(before.0)
+                .bind(before.1)
+                .bind(i64::from(limit))
+                .fetch_all(&mut *tx)
+                .await?;
+            let mut runs = Vec::with_capacity(names.len());
+            for (name, _) in names {
+                runs.extend(tx.find_run(&parsed(&name, RUNS, "run")?).await?);
+            }
+            Ok(runs)
+        })
     }
 
     /// One round of a run.
@@ -241,8 +247,7 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn round(&self, name: &Name, index: u64) -> Result<Option<RoundRow>, StoreError> {
-        let mut connection = self.read().acquire().await?;
-        find_round(&mut connection, name, index).await
+        read!(self, |connection| connection.find_round(name, index).await)
     }
 
     /// Rounds below an index, newest first.
@@ -250,12 +255,12 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn rounds(&self, name: &Name, below: u64, limit: u32) -> Result<Vec<RoundRow>, StoreError> {
-        let rows: Vec<RoundColumns> = sqlx::query_as(sql::ROUNDS)
+        let rows: Vec<RoundColumns> = read!(self, |connection| sqlx::query_as(sql::ROUNDS)
             .bind(name.as_str())
             .bind(signed(below))
             .bind(i64::from(limit))
-            .fetch_all(self.read())
-            .await?;
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter().map(round).collect()
     }
 
@@ -268,13 +273,13 @@ impl MetaStore {
         name: &Name,
         group: GroupHash,
     ) -> Result<Option<(u64, ContentHash, bool)>, StoreError> {
-        let row: Option<(i64, String, bool)> = sqlx::query_as(sql::ROUND_OF_GROUP)
+        let row: Option<(i64, String, i64)> = read!(self, |connection| sqlx::query_as(sql::ROUND_OF_GROUP)
             .bind(name.as_str())
             .bind(group.to_string())
-            .fetch_optional(self.read())
-            .await?;
+            .fetch_optional(&mut *connection)
+            .await?);
         row.map(|(round, hash, is_encoder)| {
-            Ok((count(round, ROUNDS, "round_index")?, parsed(&hash, ROUNDS, "content_hash")?, is_encoder))
+            Ok((count(round, ROUNDS, "round_index")?, parsed(&hash, ROUNDS, "content_hash")?, is_encoder != 0))
         })
         .transpose()
     }
@@ -284,8 +289,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn commits_of(&self, artifact: ContentHash) -> Result<Vec<(String, u64)>, StoreError> {
-        let rows: Vec<(String, i64)> =
-            sqlx::query_as(sql::COMMITS_OF_ARTIFACT).bind(artifact.to_string()).fetch_all(self.read()).await?;
+        let rows: Vec<(String, i64)> = read!(self, |connection| sqlx::query_as(sql::COMMITS_OF_ARTIFACT)
+            .bind(artifact.to_string())
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter().map(|(run, round)| Ok((run, count(round, ROUNDS, "round_index")?))).collect()
     }
 
@@ -298,11 +305,11 @@ impl MetaStore {
         round_index: u64,
         parent: Option<ContentHash>,
     ) -> Result<Vec<(String, ContentHash, i64)>, StoreError> {
-        let rows: Vec<(String, String, i64)> = sqlx::query_as(sql::OPEN_UPLOADS)
+        let rows: Vec<(String, String, i64)> = read!(self, |connection| sqlx::query_as(sql::OPEN_UPLOADS)
             .bind(signed(round_index))
             .bind(parent.map_or_else(String::new, |parent| parent.to_string()))
-            .fetch_all(self.read())
-            .await?;
+            .fetch_all(&mut *connection)
+            .await?);
         rows.into_iter().map(|(id, hash, at)| Ok((id, parsed(&hash, "uploads", "content_hash")?, at))).collect()
     }
 }

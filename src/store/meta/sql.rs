@@ -11,13 +11,41 @@ macro_rules! statements {
     };
 }
 
+/// A statement that differs between the databases. Keep them few.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// For SQLite.
+    pub sqlite: &'static str,
+    /// For Postgres.
+    pub postgres: &'static str,
+}
+
+macro_rules! pairs {
+    ($($(#[$doc:meta])* $name:ident = $sqlite:literal, then $clause:literal;)*) => {
+        $($(#[$doc])* pub const $name: Pair = Pair { sqlite: $sqlite, postgres: concat!($sqlite, $clause) };)*
+
+        /// All pairs, for the same test.
+        pub const PAIRS: &[(&str, Pair)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+// Rows that Postgres must lock before a transaction decides on what it reads. SQLite has one lock for all of them.
+pairs! {
+    /// A run.
+    LOCK_RUN = "select run from runs where run = $1", then " for update";
+    /// An upload session.
+    LOCK_UPLOAD = "select id from uploads where id = $1", then " for update";
+    /// A blob that is about to be adopted.
+    BLOB_TO_ADOPT = "select blob_key, size, stamp, damaged_at from blobs where digest = $1", then " for update";
+}
+
 statements! {
     /// Readiness.
     PING = "select 1";
 
     /// One artifact without its header.
-    ARTIFACT = "select header_digest, length(header), schema_version, round_index, parent_hash, config_hash, \
-         tensor_count, size, received_at, verified_at, verified_how from artifacts where content_hash = $1";
+    ARTIFACT = "select header_digest, cast(length(header) as bigint), schema_version, round_index, parent_hash, \
+        config_hash, tensor_count, size, received_at, verified_at, verified_how from artifacts where content_hash = $1";
     /// The header as it was received.
     ARTIFACT_HEADER = "select header from artifacts where content_hash = $1";
     /// What tells two headers apart.
@@ -62,7 +90,8 @@ statements! {
     /// Its bytes are wrong.
     SET_DAMAGED = "update blobs set damaged_at = $3 where digest = $1 and blob_key = $2 and damaged_at is null";
     /// Whether anything refers to a key.
-    KEY_IN_USE = "select 1 from blobs where blob_key = $1 union all select 1 from upload_files where blob_key = $1 limit 1";
+    KEY_IN_USE = "select cast(1 as bigint) from blobs where blob_key = $1 \
+        union all select cast(1 as bigint) from upload_files where blob_key = $1 limit 1";
 
     /// A new session.
     INSERT_UPLOAD = "insert into uploads (id, content_hash, header, header_digest, weight_files, state, created_at, \
@@ -133,8 +162,9 @@ statements! {
         on l.run = r.run and l.round_index = r.round_index - 1 where r.run = $1 and r.round_index < $2 \
         order by r.round_index desc limit $3";
     /// The newest round of a run that has a group.
-    ROUND_OF_GROUP = "select round_index, content_hash, coalesce(theta_hash = $2, 0) from rounds where run = $1 and (theta_hash = $2 or phi_hash = $2) \
-        order by round_index desc limit 1";
+    ROUND_OF_GROUP = "select round_index, content_hash, \
+        case when theta_hash = $2 then cast(1 as bigint) else cast(0 as bigint) end from rounds \
+        where run = $1 and (theta_hash = $2 or phi_hash = $2) order by round_index desc limit 1";
     /// Rounds that committed an artifact.
     COMMITS_OF_ARTIFACT = "select run, round_index from rounds where content_hash = $1 order by committed_at limit 100";
     /// Files of an artifact that are known to be damaged.
@@ -207,10 +237,11 @@ statements! {
         where run = $1 and kind = $4 and seq < $2 order by seq desc limit $3";
     /// The newest document of a kind whose summary begins so.
     NEWEST_DOCUMENT = "select digest, body from documents where run = $1 and kind = $2 \
-        and substr(summary, 1, length($3)) = $3 order by seq desc limit 1";
+        and substr(summary, 1, length(cast($3 as text))) = $3 order by seq desc limit 1";
     /// Whether bytes with this digest are kept: as a document, a file or a header.
-    DIGEST_EXISTS = "select 1 from documents where digest = $1 union all select 1 from blobs where digest = $1 \
-        union all select 1 from artifacts where header_digest = $1 limit 1";
+    DIGEST_EXISTS = "select cast(1 as bigint) from documents where digest = $1 \
+        union all select cast(1 as bigint) from blobs where digest = $1 \
+        union all select cast(1 as bigint) from artifacts where header_digest = $1 limit 1";
     /// A commitment that holds from a round on.
     INSERT_COMMITMENT = "insert into commitments (run, participant, from_round, merkle_root, digest, received_at) \
         values ($1, $2, $3, $4, $5, $6)";

@@ -1,6 +1,6 @@
 //! How much there is of everything.
 
-use super::backend::MetaStore;
+use super::backend::{MetaStore, read};
 use super::error::StoreError;
 use super::sql;
 
@@ -27,14 +27,9 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn stock(&self) -> Result<Stock, StoreError> {
-        let (artifacts, artifact_bytes, runs, open_sessions, stored_bytes, staged_bytes): (
-            i64,
-            i64,
-            i64,
-            i64,
-            i64,
-            i64,
-        ) = sqlx::query_as(sql::STOCK).fetch_one(self.read()).await?;
+        let row: (i64, i64, i64, i64, i64, i64) =
+            read!(self, |connection| sqlx::query_as(sql::STOCK).fetch_one(&mut *connection).await?);
+        let (artifacts, artifact_bytes, runs, open_sessions, stored_bytes, staged_bytes) = row;
         Ok(Stock { artifacts, artifact_bytes, runs, open_sessions, stored_bytes, staged_bytes })
     }
 }

@@ -1,9 +1,7 @@
 //! Upload sessions and how far each of their files has come.
 
-use sqlx::{Sqlite, Transaction};
-
 use super::artifact::{Link, corrupt, count, signed};
-use super::backend::MetaStore;
+use super::backend::{Lock, MetaStore, read, snapshot, write};
 use super::error::StoreError;
 use super::sql;
 use crate::core::digest::{BlobDigest, ContentHash};
@@ -88,24 +86,25 @@ impl MetaStore {
         files: usize,
         (created_at, expires_at): (i64, i64),
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin().await?;
-        sqlx::query(sql::INSERT_UPLOAD)
-            .bind(id)
-            .bind(place.content_hash.to_string())
-            .bind(header)
-            .bind(BlobDigest::of(header).to_string())
-            .bind(position(files))
-            .bind(created_at)
-            .bind(expires_at)
-            .bind(signed(place.round_index))
-            .bind(place.parent_hash.map(|parent| parent.to_string()))
-            .execute(&mut *tx)
-            .await?;
-        for index in 0..files {
-            sqlx::query(sql::INSERT_UPLOAD_FILE).bind(id).bind(position(index)).execute(&mut *tx).await?;
-        }
-        tx.commit().await?;
-        Ok(())
+        write!(self, |tx| {
+            sqlx::query(sql::INSERT_UPLOAD)
+                .bind(id)
+                .bind(place.content_hash.to_string())
+                .bind(header)
+                .bind(BlobDigest::of(header).to_string())
+                .bind(position(files))
+                .bind(created_at)
+                .bind(expires_at)
+                .bind(signed(place.round_index))
+                .bind(place.parent_hash.map(|parent| parent.to_string()))
+                .execute(&mut *tx)
+                .await?;
+            for index in 0..files {
+                sqlx::query(sql::INSERT_UPLOAD_FILE).bind(id).bind(position(index)).execute(&mut *tx).await?;
+            }
+            tx.commit().await?;
+            Ok(())
+        })
     }
 
     /// Reads a session.
@@ -113,11 +112,12 @@ impl MetaStore {
     /// # Errors
     /// When the database fails or a row is unreadable.
     pub async fn upload(&self, id: &str) -> Result<Option<UploadRow>, StoreError> {
-        let mut tx = self.read().begin().await?;
-        let Some(row) = sqlx::query_as::<_, UploadColumns>(sql::UPLOAD).bind(id).fetch_optional(&mut *tx).await? else {
-            return Ok(None);
-        };
-        let files: Vec<FileColumns> = sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?;
+        let (row, files): (UploadColumns, Vec<FileColumns>) = snapshot!(self, |tx| {
+            let Some(row) = sqlx::query_as(sql::UPLOAD).bind(id).fetch_optional(&mut *tx).await? else {
+                return Ok(None);
+            };
+            (row, sqlx::query_as(sql::UPLOAD_FILES).bind(id).fetch_all(&mut *tx).await?)
+        });
         let (content_hash, header_digest, weight_files, state, problem, created_at, expires_at) = row;
         let files = files
             .into_iter()
@@ -142,7 +142,10 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn upload_header(&self, id: &str) -> Result<Option<(Vec<u8>, Option<Vec<u8>>)>, StoreError> {
-        Ok(sqlx::query_as(sql::UPLOAD_HEADER).bind(id).fetch_optional(self.read()).await?)
+        Ok(read!(self, |connection| sqlx::query_as(sql::UPLOAD_HEADER)
+            .bind(id)
+            .fetch_optional(&mut *connection)
+            .await?))
     }
 
     /// Becomes the newest writer of a file; every older one can save no more.
@@ -150,11 +153,12 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn claim_upload_file(&self, id: &str, index: usize) -> Result<i64, StoreError> {
-        let mut tx = self.begin().await?;
-        let writer =
-            sqlx::query_scalar(sql::CLAIM_UPLOAD_FILE).bind(id).bind(position(index)).fetch_one(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(writer)
+        write!(self, |tx| {
+            let writer =
+                sqlx::query_scalar(sql::CLAIM_UPLOAD_FILE).bind(id).bind(position(index)).fetch_one(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(writer)
+        })
     }
 
     /// Saves how far a file has come. False when a newer writer has taken over or the session is over; then nothing
@@ -163,28 +167,30 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn save_progress(&self, id: &str, progress: &Progress) -> Result<bool, StoreError> {
-        let mut tx = self.begin().await?;
-        let file = sqlx::query(sql::SAVE_UPLOAD_FILE)
-            .bind(id)
-            .bind(position(progress.position))
-            .bind(progress.writer)
-            .bind(&progress.key)
-            .bind(signed(progress.stored))
-            .bind(progress.length.map(signed))
-            .bind(&progress.digest_state)
-            .execute(&mut *tx)
-            .await?;
-        let session = sqlx::query(sql::SAVE_UPLOAD_WALKS)
-            .bind(id)
-            .bind(&progress.walks)
-            .bind(progress.expires_at)
-            .execute(&mut *tx)
-            .await?;
-        if file.rows_affected() != 1 || session.rows_affected() != 1 {
-            return Ok(false);
-        }
-        tx.commit().await?;
-        Ok(true)
+        write!(self, |tx| {
+            // The session first, as whoever ends it does: on Postgres the later one waits there.
+            let session = sqlx::query(sql::SAVE_UPLOAD_WALKS)
+                .bind(id)
+                .bind(&progress.walks)
+                .bind(progress.expires_at)
+                .execute(&mut *tx)
+                .await?;
+            let file = sqlx::query(sql::SAVE_UPLOAD_FILE)
+                .bind(id)
+                .bind(position(progress.position))
+                .bind(progress.writer)
+                .bind(&progress.key)
+                .bind(signed(progress.stored))
+                .bind(progress.length.map(signed))
+                .bind(&progress.digest_state)
+                .execute(&mut *tx)
+                .await?;
+            if file.rows_affected() != 1 || session.rows_affected() != 1 {
+                return Ok(false);
+            }
+            tx.commit().await?;
+            Ok(true)
+        })
     }
 
     /// Ends an open session as `refused` or `aborted`; the keys of what it had stored. Empty when it was over already.
@@ -192,10 +198,16 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn close_upload(&self, id: &str, state: &str, problem: Option<&str>) -> Result<Vec<String>, StoreError> {
-        let mut tx = self.begin().await?;
-        let keys = close(&mut tx, id, state, problem).await?;
-        tx.commit().await?;
-        Ok(keys)
+        write!(self, |tx| {
+            let closed = sqlx::query(sql::CLOSE_UPLOAD).bind(id).bind(state).bind(problem).execute(&mut *tx).await?;
+            if closed.rows_affected() == 0 {
+                return Ok(Vec::new());
+            }
+            let keys = sqlx::query_scalar(sql::UPLOAD_KEYS).bind(id).fetch_all(&mut *tx).await?;
+            sqlx::query(sql::CLEAR_UPLOAD_FILES).bind(id).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(keys)
+        })
     }
 
     /// Drops sessions that expired before `now`, a hundred at most; the keys of what they had stored.
@@ -203,30 +215,26 @@ impl MetaStore {
     /// # Errors
     /// When the database fails.
     pub async fn expire_uploads(&self, now: i64) -> Result<Vec<(String, Vec<String>)>, StoreError> {
-        let ids: Vec<String> = sqlx::query_scalar(sql::EXPIRED_UPLOADS).bind(now).fetch_all(self.read()).await?;
+        let ids: Vec<String> = read!(self, |connection| sqlx::query_scalar(sql::EXPIRED_UPLOADS)
+            .bind(now)
+            .fetch_all(&mut *connection)
+            .await?);
         let mut expired = Vec::with_capacity(ids.len());
         for id in ids {
-            let mut tx = self.begin().await?;
-            let keys = sqlx::query_scalar(sql::UPLOAD_KEYS).bind(&id).fetch_all(&mut *tx).await?;
-            sqlx::query(sql::DELETE_UPLOAD).bind(&id).execute(&mut *tx).await?;
-            tx.commit().await?;
+            let keys = self.drop_upload(&id).await?;
             expired.push((id, keys));
         }
         Ok(expired)
     }
-}
 
-async fn close(
-    tx: &mut Transaction<'static, Sqlite>,
-    id: &str,
-    state: &str,
-    problem: Option<&str>,
-) -> Result<Vec<String>, StoreError> {
-    let closed = sqlx::query(sql::CLOSE_UPLOAD).bind(id).bind(state).bind(problem).execute(&mut **tx).await?;
-    if closed.rows_affected() == 0 {
-        return Ok(Vec::new());
+    /// Drops a session; the keys of what it had stored.
+    async fn drop_upload(&self, id: &str) -> Result<Vec<String>, StoreError> {
+        write!(self, |tx| {
+            tx.lock(sql::LOCK_UPLOAD, id).await?;
+            let keys = sqlx::query_scalar(sql::UPLOAD_KEYS).bind(id).fetch_all(&mut *tx).await?;
+            sqlx::query(sql::DELETE_UPLOAD).bind(id).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(keys)
+        })
     }
-    let keys = sqlx::query_scalar(sql::UPLOAD_KEYS).bind(id).fetch_all(&mut **tx).await?;
-    sqlx::query(sql::CLEAR_UPLOAD_FILES).bind(id).execute(&mut **tx).await?;
-    Ok(keys)
 }

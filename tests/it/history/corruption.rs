@@ -1,4 +1,6 @@
 //! One thing is changed behind the server's back, and the audit says what, by its code.
+//!
+//! On SQLite only: whole data directories are copied, and foreign keys are switched off.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +20,7 @@ use crate::support::server::TestServer;
 
 /// A history worth damaging: six rounds, one of them at the second attempt.
 async fn prepared() -> TestServer {
-    let mut server = TestServer::start().await;
+    let mut server = TestServer::start_on_sqlite().await;
     let mut federation = Federation::found(&server.api).await;
     for round in 0..6 {
         if round == 3 {
@@ -75,7 +77,7 @@ async fn every_planted_corruption_is_found_by_its_code() {
     let whole = prepared().await;
     let mut missed = Vec::new();
     for case in CASES {
-        let mut server = TestServer::start().await;
+        let mut server = TestServer::start_on_sqlite().await;
         server.stop().await;
         copy(whole.dir(), server.dir());
         harm(server.dir(), &case.harm).await;

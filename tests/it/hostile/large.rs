@@ -3,9 +3,9 @@
 use reqwest::StatusCode;
 
 use crate::support::checkpoint::{Checkpoint, CheckpointBuilder, Dtype, INDEX, SINGLE};
-use crate::support::data;
 use crate::support::process::ServerProcess;
 use crate::support::server::TestServer;
+use crate::support::{data, postgres};
 
 const MIB: usize = 1 << 20;
 
@@ -120,7 +120,10 @@ async fn a_hundred_thousand_tensors_cost_little_memory() {
     api.verify(&most.path(), "").await.expect(StatusCode::OK);
     let peak = server.peak_memory();
     println!("100,000 tensors: {} MiB at rest, {} MiB pushed, {} MiB in all", base >> 20, pushed >> 20, peak >> 20);
-    assert!(peak < base + (125 << 20), "{} MiB above {} MiB", (peak - base) >> 20, base >> 20);
+    // The driver for Postgres holds copies of a header, which is almost 16 MiB here, in the buffers of its connections:
+    // 133 and 155 MiB were seen.
+    let allowed = if postgres::chosen() { 190 } else { 125 };
+    assert!(peak < base + (allowed << 20), "{} MiB above {} MiB", (peak - base) >> 20, base >> 20);
     let over = build(100_001);
     let problem = api.open(over.header.clone()).await.refused(422, "artifact_invalid");
     assert_eq!(problem["fields"], serde_json::json!({"limit": 100_000, "tensors": 100_001}));

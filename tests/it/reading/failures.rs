@@ -38,8 +38,7 @@ async fn a_header_that_changed_in_the_database_is_not_served() {
     let checkpoint = checkpoint(3);
     server.api.store(&checkpoint).await;
     server.stop().await;
-    let change =
-        "update artifacts set header = cast(replace(cast(header as text), '2026-06-11T09', '2026-06-11T08') as blob)";
+    let change = "update artifacts set header = bytes(replace(text(header), '2026-06-11T09', '2026-06-11T08'))";
     assert_eq!(data::change(server.dir(), change).await, 1);
     server.resume().await;
     let api = &server.api;

@@ -73,6 +73,7 @@ async fn only_the_open_round_is_aborted() {
         json!({"round_index": -1, "reason_code": "gauge_failed"}),
         json!({"round_index": 1, "reason_code": "gauge_failed", "more": 1}),
         json!({"round_index": 1, "reason_code": "gauge_failed", "detail": "x".repeat(4097)}),
+        json!({"round_index": 1, "reason_code": "gauge_failed", "detail": "a\0b"}),
     ] {
         api.abort("r", &body).await.refused(400, "config_invalid");
     }

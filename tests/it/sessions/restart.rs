@@ -77,10 +77,10 @@ async fn send_the_rest(server: &TestServer, checkpoint: &Checkpoint, session: &s
 async fn hash_states_that_do_not_fit_are_computed_again() {
     const DAMAGES: [&[&str]; 7] = [
         &["update upload_files set digest_state = null", "update uploads set walks = null"],
-        &["update upload_files set digest_state = x''", "update uploads set walks = x''"],
-        &["update upload_files set digest_state = randomblob(length(digest_state))"],
-        &["update uploads set walks = randomblob(length(walks))"],
-        &["update uploads set walks = cast(replace(cast(walks as text), '1', '2') as blob)"],
+        &["update upload_files set digest_state = bytes('')", "update uploads set walks = bytes('')"],
+        &["update upload_files set digest_state = noise(digest_state)"],
+        &["update uploads set walks = noise(walks)"],
+        &["update uploads set walks = bytes(replace(text(walks), '1', '2'))"],
         // The right state of another file.
         &["update upload_files set digest_state = (select digest_state from upload_files as other \
             where other.position != upload_files.position)"],

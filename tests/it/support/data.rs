@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
+use super::postgres;
+
 /// Every file below `blobs`.
 pub fn blobs(dir: &Path) -> Vec<PathBuf> {
     let entries = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
@@ -17,37 +19,59 @@ pub fn blobs(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Opens the database beside the server.
-async fn connect(dir: &Path) -> sqlx::SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(dir.join("cairn.sqlite"));
-    options.busy_timeout(super::wait::PATIENCE).connect().await.unwrap()
+/// Runs a body on a connection beside the server, to the database that its directory belongs to.
+macro_rules! beside {
+    ($dir:expr, |$connection:ident| $body:expr) => {
+        if $dir.join("cairn.sqlite").exists() {
+            let options = SqliteConnectOptions::new().filename($dir.join("cairn.sqlite"));
+            let mut $connection = options.busy_timeout(super::wait::PATIENCE).connect().await.unwrap();
+            let outcome = $body;
+            $connection.close().await.unwrap();
+            outcome
+        } else {
+            let mut $connection = postgres::connect(&postgres::name($dir)).await;
+            let outcome = $body;
+            $connection.close().await.unwrap();
+            outcome
+        }
+    };
 }
 
 /// The one number that a query gives.
 pub async fn number(dir: &Path, query: &'static str) -> i64 {
-    let mut connection = connect(dir).await;
-    let number = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-    number
+    beside!(dir, |connection| sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap())
 }
 
 /// The texts in the one column that a query gives.
 pub async fn texts(dir: &Path, query: &'static str) -> Vec<String> {
-    let mut connection = connect(dir).await;
-    let texts = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-    texts
+    beside!(dir, |connection| sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap())
 }
 
-/// Changes rows behind the server's back.
-pub async fn change(dir: &Path, statement: &'static str) -> u64 {
-    let mut connection = connect(dir).await;
-    let changed = sqlx::query(statement).execute(&mut connection).await.unwrap().rows_affected();
-    connection.close().await.unwrap();
-    changed
+/// Changes rows behind the server's back. Where the databases have other words, `bytes(x)` stands for the text `x` as
+/// bytes, `text(x)` for bytes as text, and `noise(x)` for as many other bytes.
+pub async fn change(dir: &Path, statement: &str) -> u64 {
+    let sqlite = dir.join("cairn.sqlite").exists();
+    let either = |x: &str, here: &str, there: &str| (if sqlite { here } else { there }).replace('$', x);
+    let statement = calls(statement, "bytes(", |x| either(x, "cast($ as blob)", "decode($, 'escape')"));
+    let statement = calls(&statement, "text(", |x| either(x, "cast($ as text)", "encode($, 'escape')"));
+    let noise = "decode(repeat('a5', length($)), 'hex')";
+    let statement = sqlx::AssertSqlSafe(calls(&statement, "noise(", |x| either(x, "randomblob(length($))", noise)));
+    beside!(dir, |connection| sqlx::query(statement).execute(&mut connection).await.unwrap().rows_affected())
 }
 
-/// Changes rows so that they contradict others. `reverse_hex(x)` stands for the hexadecimal text `x` with its first
+/// Writes each call of a made-up function as something else.
+fn calls(statement: &str, call: &str, other: impl Fn(&str) -> String) -> String {
+    let Some((before, rest)) = statement.split_once(call) else { return statement.to_owned() };
+    let mut depth = 1;
+    let end = rest.find(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    let end = end.unwrap();
+    format!("{before}{}{}", other(&rest[..end]), calls(&rest[end + 1..], call, other))
+}
+
+/// Changes rows of a SQLite database so that they contradict others. `reverse_hex(x)` stands for the hexadecimal text `x` with its first
 /// digits turned into others.
 pub async fn harm(dir: &Path, statement: &str) -> u64 {
     let options = SqliteConnectOptions::new().filename(dir.join("cairn.sqlite")).foreign_keys(false);

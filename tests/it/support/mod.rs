@@ -9,6 +9,7 @@ pub mod federation;
 pub mod generated;
 pub mod golden;
 pub mod history;
+pub mod postgres;
 pub mod process;
 pub mod raw;
 pub mod rng;

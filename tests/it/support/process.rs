@@ -5,9 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use cairn::service::Database;
 use tempfile::TempDir;
 
 use super::client::Api;
+use super::postgres;
 
 pub struct ServerProcess {
     dir: TempDir,
@@ -24,7 +26,10 @@ impl ServerProcess {
     /// With settings from the environment, such as `CAIRN_UPLOAD__SESSION_HOURS`.
     pub fn start_with(settings: &[(&'static str, &str)]) -> Self {
         let dir = tempfile::Builder::new().prefix("cairn-it-").tempdir().unwrap();
-        let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        let mut settings: Vec<_> = settings.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        if let Database::Postgres(url) = postgres::database_for(dir.path()) {
+            settings.push(("CAIRN_STORAGE__DATABASE", url));
+        }
         let (child, api) = spawn(dir.path(), &settings);
         Self { dir, settings, child, api }
     }
@@ -84,6 +89,9 @@ impl Drop for ServerProcess {
         let _ = self.child.wait();
         if std::thread::panicking() {
             println!("the server's log:\n{}", self.log());
+        }
+        if postgres::chosen() {
+            postgres::forget(self.dir.path());
         }
     }
 }

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn::http::{self, conn};
-use cairn::service::{Options, Registry};
+use cairn::service::{Database, Options, Registry};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::client::Api;
+use super::postgres;
 use super::wait::{soon, until};
 
 /// How a test wants its server.
@@ -23,6 +24,7 @@ pub struct Setup {
 pub struct TestServer {
     dir: Arc<TempDir>,
     setup: Setup,
+    database: Database,
     running: Option<Running>,
     pub api: Api,
 }
@@ -39,9 +41,26 @@ impl TestServer {
     }
 
     pub async fn start_with(setup: Setup) -> Self {
-        let dir = Arc::new(tempfile::Builder::new().prefix("cairn-it-").tempdir().unwrap());
-        let (running, api) = run(dir.path(), &setup).await;
-        Self { dir, setup, running: Some(running), api }
+        let dir = directory();
+        let database = postgres::database_for(dir.path());
+        Self::start_on(dir, database, setup).await
+    }
+
+    /// With its rows in SQLite, whichever database was chosen: for what looks into the file itself.
+    pub async fn start_on_sqlite() -> Self {
+        Self::start_on(directory(), Database::Sqlite, Setup::default()).await
+    }
+
+    /// With its rows in Postgres, whichever database was chosen.
+    pub async fn start_on_postgres() -> Self {
+        let dir = directory();
+        let database = Database::Postgres(postgres::create(&postgres::name(dir.path())));
+        Self::start_on(dir, database, Setup::default()).await
+    }
+
+    async fn start_on(dir: Arc<TempDir>, database: Database, setup: Setup) -> Self {
+        let (running, api) = run(dir.path(), &database, &setup).await;
+        Self { dir, setup, database, running: Some(running), api }
     }
 
     pub fn dir(&self) -> &Path {
@@ -68,7 +87,7 @@ impl TestServer {
 
     /// Starts again on the same directory.
     pub async fn resume(&mut self) {
-        let (running, api) = run(self.dir.path(), &self.setup).await;
+        let (running, api) = run(self.dir.path(), &self.database, &self.setup).await;
         (self.running, self.api) = (Some(running), api);
     }
 
@@ -78,10 +97,22 @@ impl TestServer {
     }
 }
 
-async fn run(dir: &Path, setup: &Setup) -> (Running, Api) {
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if self.database != Database::Sqlite {
+            postgres::forget(self.dir.path());
+        }
+    }
+}
+
+fn directory() -> Arc<TempDir> {
+    Arc::new(tempfile::Builder::new().prefix("cairn-it-").tempdir().unwrap())
+}
+
+async fn run(dir: &Path, database: &Database, setup: &Setup) -> (Running, Api) {
     // What a request left running may hold the data directory a moment longer.
     let registry = until("the data directory to be free", || async {
-        match Registry::open(dir, setup.service).await {
+        match Registry::open_on(database, dir, setup.service).await {
             Ok(registry) => Some(registry),
             Err(error) if error.to_string().starts_with("lock the data directory") => None,
             Err(error) => panic!("the registry does not open: {error:?}"),
