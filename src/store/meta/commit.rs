@@ -298,13 +298,13 @@ both! {
 
         /// Moves the head.
         async fn advance(&mut self, run: &RunRow, proposal: &Proposal, seq: u64) -> Result<(), StoreError> {
-            let (ledger_round, tail, ledger_count): (Option<u64>, Option<RecordHash>, u64) = match &proposal.record {
-                Some((record, _)) => (Some(record.round_index), Some(record.hash()), run.ledger_count + 1),
-                None => {
+            let (ledger_round, tail, ledger_count): (Option<u64>, Option<RecordHash>, u64) =
+                if let Some((record, _)) = &proposal.record {
+                    (Some(record.round_index), Some(record.hash()), run.ledger_count + 1)
+                } else {
                     let tail = run.ledger.as_ref();
                     (tail.map(|tail| tail.round_index), tail.map(|tail| tail.record_hash), run.ledger_count)
-                }
-            };
+                };
             let moved = sqlx::query(sql::ADVANCE_RUN)
                 .bind(run.pins.run.as_str())
                 .bind(run.tip.as_ref().map_or_else(String::new, |tip| tip.content_hash.to_string()))
