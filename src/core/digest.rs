@@ -144,6 +144,11 @@ digest! {
     /// The hash of an episode as a leaf of its data set's Merkle tree.
     LeafDigest
 }
+impl ProbeHash {
+    /// The hash of zeros, which stands for "no probe" in Lensemble's messages.
+    pub const NONE: Self = Self([0; 32]);
+}
+
 digest! {
     /// The root of a data set's Merkle tree.
     DatasetRoot

@@ -14,9 +14,6 @@ const MAX_PARTICIPANTS: usize = 4096;
 /// The last round there can be.
 pub const LAST_ROUND: u64 = (1 << 31) - 1;
 
-/// The probe hash that means "no probe".
-const NO_PROBE: ProbeHash = ProbeHash::from_bytes([0; 32]);
-
 /// A name that can stand in a path: 1 to 128 of `A-Z a-z 0-9 . _ -`, not beginning with `.` or `-`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
@@ -150,7 +147,7 @@ impl Pins {
                 }
                 version
             },
-            probe_hash: fields.optional_digest("probe_hash")?.filter(|hash| *hash != NO_PROBE),
+            probe_hash: fields.optional_digest("probe_hash")?.filter(|hash| *hash != ProbeHash::NONE),
             probe_version: if fields.has("probe_version") { Some(fields.count("probe_version")?) } else { None },
             config_hash: fields.optional_digest("config_hash")?,
             warm_start: WarmStart::read(&mut fields)?,

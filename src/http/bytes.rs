@@ -100,8 +100,18 @@ fn disposition(name: &str) -> String {
 
 /// `If-None-Match`: a star, or any of the listed tags, weak or strong.
 fn matches(value: &HeaderValue, tag: &str) -> bool {
-    let text = value.to_str().unwrap_or_default();
-    text.split(',').map(str::trim).any(|told| told == "*" || told.strip_prefix("W/").unwrap_or(told) == tag)
+    lists(value.to_str().unwrap_or_default(), tag)
+}
+
+/// Whether a list of entity tags names this one, by the weak comparison that conditions of a GET use.
+#[must_use]
+pub fn lists(told: &str, tag: &str) -> bool {
+    told.split(',').map(str::trim).any(|told| told == "*" || bare(told) == bare(tag))
+}
+
+/// A tag without the mark of a weak one.
+fn bare(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag)
 }
 
 /// The wanted range; everything when `If-Range` names another representation.

@@ -64,9 +64,7 @@ impl Registry {
                     (Ok(_), _) => Err(ServiceError::Cut("the client went away".to_owned())),
                 };
                 if let Err(error) = &kept {
-                    if let (Some(key), Ok(false)) = (&key, registry.key_is_used(key.as_ref()).await) {
-                        registry.discard(vec![key.clone()]).await;
-                    }
+                    registry.discard_unused(key.into_iter().collect()).await;
                     if let Some(error) = error.domain() {
                         registry.witness(error, None).await;
                     }
@@ -79,13 +77,6 @@ impl Registry {
         // The task may have ended already, with a refusal.
         let _ = tell_end.send(outcome);
         task.await?
-    }
-
-    async fn key_is_used(&self, key: Option<&BlobKey>) -> Result<bool, ServiceError> {
-        match key {
-            Some(key) => Ok(self.meta.key_in_use(key.as_str()).await?),
-            None => Ok(true),
-        }
     }
 
     /// Checks, hashes and writes what arrives; the key comes back even when it is refused. Blocks.

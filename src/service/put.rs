@@ -94,18 +94,6 @@ impl Registry {
         let header = (HeaderText::Here(&judged.header_text), judged.header_digest);
         self.publish(&judged.verified, header, judged.blobs).await
     }
-
-    /// Removes blobs, except those that a row refers to after all.
-    async fn discard_unused(&self, keys: Vec<BlobKey>) {
-        let mut unused = Vec::new();
-        for key in keys {
-            // In doubt the file stays; the next start looks again.
-            if matches!(self.meta.key_in_use(key.as_str()).await, Ok(false)) {
-                unused.push(key);
-            }
-        }
-        self.discard(unused).await;
-    }
 }
 
 impl Unpacker {

@@ -143,6 +143,18 @@ impl Registry {
         }
     }
 
+    /// Removes blobs, except those that a row refers to after all.
+    pub(super) async fn discard_unused(&self, keys: Vec<BlobKey>) {
+        let mut unused = Vec::new();
+        for key in keys {
+            // In doubt the file stays; the next start looks again.
+            if matches!(self.meta.key_in_use(key.as_str()).await, Ok(false)) {
+                unused.push(key);
+            }
+        }
+        self.discard(unused).await;
+    }
+
     /// Removes blobs that nothing refers to any more. A failure costs space, not truth; the next start tries again.
     pub(super) async fn discard(&self, keys: Vec<BlobKey>) {
         if keys.is_empty() {

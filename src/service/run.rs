@@ -149,7 +149,7 @@ impl Registry {
             theta_ref: reference(round.as_ref().and_then(|round| round.theta), ENCODER),
             phi_ref: reference(round.as_ref().and_then(|round| round.phi), PREDICTOR),
             sketch_seed,
-            probe_hash: pins.probe_hash.unwrap_or(ProbeHash::from_bytes([0; 32])).to_string(),
+            probe_hash: pins.probe_hash.unwrap_or(ProbeHash::NONE).to_string(),
             wmcp_version: pins.wmcp_version.clone(),
             ledger_tail: row.ledger.map(|tail| tail.record_hash.to_string()),
             ledger_round: row.ledger.map(|tail| tail.round_index),

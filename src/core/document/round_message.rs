@@ -10,9 +10,6 @@ use crate::core::json::Fields;
 /// Most bytes of a locator.
 const MAX_LOCATOR: usize = 4096;
 
-/// The probe hash that means "no probe".
-const NO_PROBE: ProbeHash = ProbeHash::from_bytes([0; 32]);
-
 /// The opening of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundOpen {
@@ -46,7 +43,7 @@ impl RoundOpen {
             phi_ref_hash: fields.digest("phi_ref_hash")?,
             phi_ref_locator: free_text(fields, "phi_ref_locator", MAX_LOCATOR)?,
             sketch_seed: fields.count("sketch_seed")?,
-            probe_hash: Some(fields.digest("probe_hash")?).filter(|hash| *hash != NO_PROBE),
+            probe_hash: Some(fields.digest("probe_hash")?).filter(|hash| *hash != ProbeHash::NONE),
             landmark_hashes: fields
                 .strings("landmark_hashes")?
                 .iter()

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::api::problem::Problem;
 use crate::api::route;
 use crate::api::run::Head;
+use crate::http::bytes::lists;
 use crate::http::extract::{Query, Segments, bad_parameter, run_name, text_header};
 use crate::http::problem::Failure;
 use crate::service::Registry;
@@ -53,11 +54,8 @@ pub async fn get_head(
 ) -> Result<Response, Failure> {
     let run = run_name(&run)?;
     let patience = waiting.wait.as_deref().map(duration).transpose()?;
-    let known: Vec<&str> = text_header(&headers, "if-none-match")?
-        .map(|told| told.split(',').map(str::trim).collect())
-        .unwrap_or_default();
-    // Weak comparison: what matters is the tag, not whether somebody has made it strong.
-    let same = |tag: &str| known.iter().any(|told| *told == "*" || bare(told) == bare(tag));
+    let known = text_header(&headers, "if-none-match")?.unwrap_or_default();
+    let same = |tag: &str| lists(known, tag);
     let (mut head, mut tag) = registry.head(&run).await?;
     if same(&tag)
         && let Some(patience) = patience
@@ -69,10 +67,6 @@ pub async fn get_head(
         return Ok((StatusCode::NOT_MODIFIED, describe).into_response());
     }
     Ok((describe, Json(&*head)).into_response())
-}
-
-fn bare(tag: &str) -> &str {
-    tag.strip_prefix("W/").unwrap_or(tag)
 }
 
 /// `30s`, `500ms`, `1m`, or a bare number of seconds.

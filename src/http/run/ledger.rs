@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::problem::Problem;
 use crate::api::route;
+use crate::http::bytes::lists;
 use crate::http::extract::{Segments, run_name, text_header};
 use crate::http::problem::Failure;
 use crate::service::Registry;
@@ -33,7 +34,7 @@ pub async fn get_ledger(
     let (lines, tail) = registry.ledger(&run_name(&run)?).await?;
     let tag = format!("\"{}\"", tail.as_deref().unwrap_or("empty"));
     let known = text_header(&headers, "if-none-match")?.unwrap_or_default();
-    if known.split(',').map(str::trim).any(|told| told == "*" || told.strip_prefix("W/").unwrap_or(told) == tag) {
+    if lists(known, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
     }
     let describe = [

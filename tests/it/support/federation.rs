@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::checkpoint::{Checkpoint, CheckpointBuilder, sha256};
 use super::client::{Answer, Api, try_send};
+use super::history::segment;
 
 pub const RUN: &str = "story-1";
 
@@ -86,12 +87,6 @@ pub fn commitment(participant: &str) -> String {
         r#"{{"schema_version":1,"merkle_root":"{}","episode_count":2,"hash_algorithm":"sha256","wmcp_version":"wmcp-1.0.0","embodiment_ids":["arm-0"],"created_at":"2026-06-11T14:12:38.127070Z"}}"#,
         root(participant)
     )
-}
-
-/// Percent-encodes what cannot stand in a path.
-pub fn segment(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 pub async fn post(api: &Api, path: &str, body: String) -> Answer {
