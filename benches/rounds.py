@@ -155,37 +155,74 @@ def bare(work, seconds):
     return count / (time.perf_counter() - start)
 
 
+COMMITS = """
+local threads = 0
+function setup(thread)
+  thread:set("writer", threads)
+  threads = threads + 1
+end
+function init()
+  if not writer then return end
+  hashes, next_round = {}, 0
+  for line in io.lines(string.format("%s/%d", os.getenv("CHAINS"), writer)) do hashes[#hashes + 1] = line end
+  path = string.format("/v1/runs/%s-%d/commits", os.getenv("RUNS"), writer)
+end
+function request()
+  if not writer then return wrk.format("GET", "/healthz") end
+  local parent = next_round > 0 and '"' .. hashes[next_round] .. '"' or "null"
+  local body = string.format('{"content_hash":"%s","round_index":%d,"parent_hash":%s}',
+    hashes[next_round + 1], next_round, parent)
+  return wrk.format("POST", path, {["Content-Type"] = "application/json"}, body)
+end
+-- A round is over when it was answered: wrk asks for one request more than it sends.
+function response()
+  next_round = next_round + 1
+  if next_round == #hashes then wrk.thread:stop() end
+end
+"""
+
+
+def seconds_of(text):
+    """A time as wrk prints it."""
+    for unit, scale in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * scale
+    raise ValueError(text)
+
+
+def wrk(*arguments, **environment):
+    """Runs wrk; its rate and the latencies at 50 and 99 of 100, in seconds."""
+    done = subprocess.run(["wrk", "--latency", *arguments], capture_output=True, text=True, env={**os.environ, **environment})
+    out = done.stdout
+    if done.returncode or "Non-2xx" in out or "Socket errors" in out:
+        raise RuntimeError(f"wrk: {out} {done.stderr}")
+    lines = [line.split() for line in out.splitlines()]
+    at = {line[0]: seconds_of(line[1]) for line in lines if line and line[0] in ("50%", "99%")}
+    return next(float(line[1]) for line in lines if line[:1] == ["Requests/sec:"]), at["50%"], at["99%"]
+
+
 def commits(server, work, rows, seconds, writers=8):
-    per_turn = max(20, int(seconds * 60))
-    rates, bares, times = [], [], []
+    """Each writer is a connection of wrk that commits its own run, one round after the other."""
+    script, chains = os.path.join(work, "commits.lua"), os.path.join(work, "chains")
+    os.mkdir(chains)
+    with open(script, "w") as f:
+        f.write(COMMITS)
+    turns = []
     for turn in range(3):
-        bares.append(bare(work, seconds / 3))
-        chains = [push_chain(server, f"c{turn}-{w}", per_turn, 1000 * (1 + turn * writers + w) * 1000, at_once=2)
-                  for w in range(writers)]
+        bares = bare(work, seconds / 3)
         c = server.connect()
         for w in range(writers):
+            hashes = push_chain(server, f"c{turn}-{w}", seconds * 250, (1 + turn * writers + w) * 1_000_000)
             new_run(c, f"c{turn}-{w}")
-        took = [[] for _ in range(writers)]
-        stop = time.perf_counter() + seconds
-
-        def write(w, chains=chains, took=took, turn=turn, stop=stop):
-            c, parent = server.connect(), None
-            for i, h in enumerate(chains[w]):
-                start = time.perf_counter()
-                if start > stop:
-                    return
-                commit(c, f"c{turn}-{w}", h, i, parent)
-                took[w].append(time.perf_counter() - start)
-                parent = h
-        start = time.perf_counter()
-        in_threads(writers, write)
-        rates.append(sum(map(len, took)) / (time.perf_counter() - start))
-        times += [t for one in took for t in one]
-    ratio = statistics.median(r / b for r, b in zip(rates, bares))
-    times.sort()
-    rows.append(("commits, 8 writers", f"{statistics.median(rates):.0f}/s", f"{ratio:.2f} x bare transactions"))
-    rows.append(("commit, median / p99", f"{times[len(times) // 2] * 1e3:.1f} / {times[int(len(times) * .99)] * 1e3:.1f} ms", ""))
-    rows.append(("bare one-row transactions", f"{statistics.median(bares):.0f}/s", ""))
+            with open(os.path.join(chains, str(w)), "w") as f:
+                f.write("\n".join(hashes) + "\n")
+        rate, median, p99 = wrk(f"-t{writers}", f"-c{writers}", f"-d{seconds}s", "-s", script,
+                                f"http://127.0.0.1:{server.port}", CHAINS=chains, RUNS=f"c{turn}")
+        turns.append((rate, median, p99, bares, rate / bares))
+    rate, median, p99, bares, ratio = (statistics.median(column) for column in zip(*turns))
+    rows.append(("commits, 8 writers", f"{rate:.0f}/s", f"{ratio:.2f} x bare transactions"))
+    rows.append(("commit, median / p99", f"{median * 1e3:.1f} / {p99 * 1e3:.1f} ms", ""))
+    rows.append(("bare one-row transactions", f"{bares:.0f}/s", ""))
 
 
 def heads(server, run, work, rows, seconds):
@@ -194,12 +231,8 @@ def heads(server, run, work, rows, seconds):
     with open(paced, "w") as f:
         f.write("function delay() return 9 end\n")
     for what, more in (("", []), (", paced", ["-s", paced])):
-        out = subprocess.run(["wrk", "-t1", "-c100", f"-d{seconds}s", "--latency", *more,
-                              f"http://127.0.0.1:{server.port}/v1/runs/{run}/head"],
-                             capture_output=True, text=True, check=True).stdout
-        rate = next(line.split()[1] for line in out.splitlines() if "Requests/sec" in line)
-        p99 = next(line.split()[1] for line in out.splitlines() if line.strip().startswith("99%"))
-        rows.append((f"head, 100 clients{what}", f"{float(rate):,.0f}/s", f"p99 {p99}"))
+        rate, _, p99 = wrk("-t1", "-c100", f"-d{seconds}s", *more, f"http://127.0.0.1:{server.port}/v1/runs/{run}/head")
+        rows.append((f"head, 100 clients{what}", f"{rate:,.0f}/s", f"p99 {p99 * 1e3:.1f} ms"))
 
 
 def waiting(server, run, rows, clients=1000):
@@ -266,27 +299,34 @@ def many_tensors(server, rows):
     rows.append(("audit (quick) of the same", f"{took * 1e3:.0f} ms", ""))
 
 
+def history(server, work, rows, args):
+    """Everything that needs long runs."""
+    c = server.connect()
+    print(f"pushing {args.rounds} checkpoints", file=sys.stderr)
+    hashes = push_chain(server, "long", args.rounds, 0)
+    new_run(c, "long")
+    for i, h in enumerate(hashes):
+        commit(c, "long", h, i, hashes[i - 1] if i else None)
+    audits(server, args.rounds, rows)
+    many_tensors(server, rows)
+    heads(server, "long", work, rows, args.seconds)
+    waiting(server, "long", rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cairn", required=True)
     parser.add_argument("--rounds", type=int, default=10000)
     parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--commits", action="store_true", help="nothing but commits")
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
     work, rows, server = tempfile.mkdtemp(prefix="cairn-rounds-"), [], None
     try:
         server = Server(args.cairn, work)
         commits(server, work, rows, args.seconds)
-        c = server.connect()
-        print(f"pushing {args.rounds} checkpoints", file=sys.stderr)
-        hashes = push_chain(server, "long", args.rounds, 0)
-        new_run(c, "long")
-        for i, h in enumerate(hashes):
-            commit(c, "long", h, i, hashes[i - 1] if i else None)
-        audits(server, args.rounds, rows)
-        many_tensors(server, rows)
-        heads(server, "long", work, rows, args.seconds)
-        waiting(server, "long", rows)
+        if not args.commits:
+            history(server, work, rows, args)
     finally:
         if server:
             server.stop()
